@@ -258,8 +258,8 @@ CURES = [
         "slices of lists in lists of stored tables",
         "tests/tables/test_stored_slices.py",
         "tables/stored/datasets.py",
-        "return unsliced_columns(_table(self.dataset)",
-        "return (_table(self.dataset)",
+        "return unsliced_columns(self.dataset.data.table",
+        "return (self.dataset.data.table",
     ),
     Cure(
         "units that Arrow lacks",

@@ -1,6 +1,6 @@
-"""Frames in memory as sources: what `Pipe.of` asks about everything that it is given.
+"""Frames in memory as sources: `Pipe.of` asks here whether what it is given is a frame.
 
-A frame is told by the module of its type, so that nothing is imported, numpy included, for what is not a frame.
+The module of the object's type answers that, so that nothing, not even numpy, is imported for what is not a frame.
 """
 
 import sys
@@ -44,5 +44,5 @@ def _is_dataset(data: object) -> bool:
     return dataset is not None and isinstance(data, dataset.Dataset) and not isinstance(data, dataset.InMemoryDataset)
 
 
-def _package(thing: object) -> str:
-    return type(thing).__module__.partition(".")[0]
+def _package(value: object) -> str:
+    return type(value).__module__.partition(".")[0]

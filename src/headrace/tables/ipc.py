@@ -1,7 +1,7 @@
-"""Arrow columns in memory that several processes look into: written as one Arrow stream, read in place.
+"""Arrow arrays in memory that several processes share: written as one Arrow stream, read in place.
 
-What is taken out of such columns must not look into the memory any longer, since it may be lent to somebody else. Most
-of Arrow's types are copied by `take`; which are not is said by `stays_behind`.
+Rows that are taken from such arrays must not refer to the memory any longer, since another unit may be written there.
+`take` copies most Arrow types; `stays_behind` says which it does not.
 """
 
 import struct
@@ -55,7 +55,7 @@ def stored(memory: memoryview) -> dict[str, Any] | None:
 
 
 def _own_dictionary(array: Any) -> Any:
-    """What is taken from categories shares their dictionary: it must not lie in lent memory."""
+    """The array with a dictionary outside the memory: rows that are taken from it share its dictionary."""
     if not pa.types.is_dictionary(array.type):
         return array
     values = array.dictionary
@@ -64,7 +64,7 @@ def _own_dictionary(array: Any) -> Any:
 
 
 def stays_behind(kind: Any, outermost: bool = True) -> bool:
-    """Whether what is taken from an array of this type still looks into it: list views, categories inside others."""
+    """Whether rows taken from an array of this type still refer to its memory: list views, categories inside others."""
     if is_list_view(kind) or pa.types.is_union(kind) or (pa.types.is_dictionary(kind) and not outermost):
         return True
     outermost = outermost and isinstance(kind, pa.BaseExtensionType)

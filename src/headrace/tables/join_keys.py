@@ -1,4 +1,4 @@
-"""Keys: when two keys are the same. Joins ask nothing else, whatever they join: rows or columns, left or inner.
+"""Keys of joins: when two keys are the same. All joins use this, of rows or columns, left or inner.
 
 A key is looked for as a value of the type that the frame's key has. Where it has no such value there is no match.
 

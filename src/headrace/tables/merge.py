@@ -1,7 +1,7 @@
 """Merge: one table out of several, which must be alike.
 
-Alike are tables with the same columns in the same order, each of the same type. The type is the logical one: a duration
-and a time of day lie in memory as the same integers, and are not the same. Nothing is cast to make them alike.
+Tables are alike if they have the same columns in the same order, each of the same logical type: a duration and a time
+of day are the same integers in memory, but not alike. Nothing is cast to make tables alike.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ def _shown(column: Column) -> str:
 
 
 def merge(owners: Ints, take: Callable[[int, Ints], Table]) -> Table:
-    """A row of each of these owners: those of one are taken together, by their places. They must be alike."""
+    """The table with one row of each of these owners; `take(owner, places)` gives those of one. They must be alike."""
     parts = []
     for owner in np.unique(owners).tolist():
         places = np.flatnonzero(owners == owner)

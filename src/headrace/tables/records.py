@@ -1,7 +1,7 @@
 """Records: plain columns laid out by rows, one record a row.
 
-Fields of one dtype stand side by side, so that they are laid out as columns in one step again, the widest first, so
-that every field is aligned. A mask is a field beside the values that it is for.
+Fields of one dtype stand side by side, so that they become columns again in one step. The widest come first, so that
+every field is aligned. A mask is a field of its own.
 """
 
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ Pick = Callable[[Table], Ints]
 
 
 class Tabular(Source[dict[str, Any]]):
-    """A source of rows that can be narrowed: verbs push what they can down to it."""
+    """A source of rows to which verbs can push down a choice of columns, new names, and a choice of rows."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class Tabular(Source[dict[str, Any]]):
         raise NotImplementedError
 
     def template(self) -> Mapping[str, Column]:
-        """The columns, to be asked for their types; they may have no rows."""
+        """The columns with their types; they may have no rows."""
         raise NotImplementedError
 
     def keep(self, names: tuple[str, ...], pick: Pick) -> "Tabular":
@@ -62,7 +62,7 @@ class Tabular(Source[dict[str, Any]]):
 
 
 def hashed(rows: Ints) -> str:
-    """Of an array of rows, worked out when it is made: a snapshot asks for it at every step."""
+    """The digest of an array of rows. It is made with the source, because every snapshot asks for it."""
     return blake2b(np.ascontiguousarray(rows).data, digest_size=8).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Frames of other packages as tables; numbers are looked at where they lie, not copied.
+"""Frames of other packages as tables; numbers are not copied.
 
     dict of numpy arrays or tensors    one column each, of equal length
     numpy structured array, memmap     its fields; rows stay together
@@ -7,7 +7,7 @@
     polars DataFrame, all that has     through Arrow; a RecordBatchReader is read whole, once
       `__arrow_c_stream__`
 
-What an object is is told by the module of its type: no package is imported to find out.
+What kind of frame an object is, the module of its type says: no package is imported to find out.
 """
 
 import sys
@@ -32,7 +32,7 @@ def table_of(data: Any) -> Table | None:
         return data
     if isinstance(data, Mapping):
         return _from_dict(data)
-    if "numpy" in sys.modules and isinstance(data, np.ndarray):
+    if isinstance(data, np.ndarray):
         return _from_records(data) if data.dtype.names is not None and data.ndim == 1 else None
     top = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
     if "pandas" in top and isinstance(data, pandas.DataFrame):
@@ -65,7 +65,7 @@ def _from_array(name: str, value: Any) -> Column:
     if isinstance(value, np.ma.MaskedArray):
         return NumpyColumn(value.data, np.ma.getmaskarray(value), _field(value.data))
     if isinstance(value, np.ndarray):
-        return NumpyColumn(np.asarray(value) if not isinstance(value, np.memmap) else value, None, _field(value))
+        return NumpyColumn(value if isinstance(value, np.memmap) else np.asarray(value), None, _field(value))
     try:
         return NumpyColumn(value.detach().numpy())
     except (RuntimeError, TypeError) as error:
@@ -82,8 +82,7 @@ def _from_records(data: NDArray[Any]) -> Table:
     names = data.dtype.names or ()
     if isinstance(data, np.ma.MaskedArray):
         return Table.of({name: _from_array(name, data[name]) for name in names})
-    if not data.flags.c_contiguous:
-        data = np.ascontiguousarray(data)
+    data = np.ascontiguousarray(data)
     return Table({name: NumpyColumn(data[name], None, _field(data[name])) for name in names}, len(data), data)
 
 
@@ -91,13 +90,12 @@ def _from_arrow(data: object) -> Table:
     _check_polars(data)
     whole = data if isinstance(data, pa.Table) else pa.table(data)
     _check_unique(whole.schema.names)
-    schema = whole.schema
-    columns = {f.name: from_arrow(whole.column(i), f) for i, f in enumerate(schema)}
+    columns = {f.name: from_arrow(column, f) for f, column in zip(whole.schema, whole.columns, strict=True)}
     return Table(columns, whole.num_rows)
 
 
 def _check_polars(data: object) -> None:
-    """polars gives objects away as addresses, which mean nothing to anybody else."""
+    """Refuse Python objects in polars frames: polars exports them as addresses, which only polars can read."""
     if "polars" not in sys.modules or not isinstance(data, polars.DataFrame):
         return
     for name, dtype in data.schema.items():
@@ -129,7 +127,7 @@ def _from_pandas(frame: Any) -> Table:
 
 
 def _from_objects(values: NDArray[Any]) -> Column:
-    """Text and bytes as Arrow keeps them, which costs workers little; all other objects as they are."""
+    """Text and bytes as Arrow columns, which are cheap to send to workers; all other objects as they are."""
     field = arrow_field(values)
     if field not in ("string", "binary"):
         return NumpyColumn(values, None, field)
@@ -151,7 +149,7 @@ def _from_series(name: str, series: Any) -> Column:
 
 
 def _named(dtype: object) -> Any:
-    """The name of a pandas dtype, where that is enough: a worker that is never asked for it need not import pandas."""
+    """The name of a pandas dtype, where that is enough: workers that do not need the dtype need not import pandas."""
     if isinstance(dtype, pandas.CategoricalDtype):
         return "category"  # the categories and their order are in the Arrow column
     try:

@@ -35,7 +35,7 @@ TYPES: dict[type, str] = {
 }
 NESTED = (list, dict, Decimal)
 UNTYPED = ""
-"""The field of objects for which Arrow has no type that keeps them."""
+"""The field of a column of objects for which there is no such Arrow type."""
 
 
 def arrow_field(values: NDArray[Any]) -> Any:

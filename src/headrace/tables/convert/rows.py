@@ -1,8 +1,8 @@
 """Rows as a table: what single samples (dicts, or tuples with names) become when they are put into columns.
 
 Numbers become a numpy array of the dtype that holds all of them exactly, with a mask where some are None; where there
-is none (2**63 beside -1) the row is named. Arrays of one shape are stacked, with their masks. Everything else, True
-beside 2 too, stays an object.
+is no such dtype (2**63 beside -1), the error names the row. Arrays of one shape are stacked, with their masks.
+Everything else stays an object, and so does True beside 2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ FAMILIES: tuple[tuple[type, ...], ...] = (
     (bool, np.bool_),
     (int, float, complex, np.number),
 )
-"""What becomes one array. timedelta64 is numpy's own kind of integer, so it comes before numbers."""
+"""Types that become one array together. numpy counts timedelta64 among the integers, so it comes before numbers."""
 
 
 def table_of_rows(rows: Sequence[Any], names: Sequence[str] | None = None) -> Table:

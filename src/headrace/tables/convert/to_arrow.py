@@ -1,7 +1,7 @@
-"""Columns as Arrow arrays: of the type that they came from, or of the one that their numpy dtype is.
+"""Columns as Arrow arrays: of the Arrow type that they came from, or of the one that belongs to their numpy dtype.
 
-Nothing is converted on the way. What Arrow has no type for (`datetime64[10us]`, mixed objects) is an error of pyarrow's
-kind, which the caller makes into a refusal with the name of the column.
+No value is converted. Where Arrow has no type (`datetime64[10us]`, mixed objects), pyarrow's own kind of error is
+raised; the caller makes a refusal of it that names the column.
 """
 
 from typing import Any
@@ -19,13 +19,12 @@ UNITS = {"M": ("D", "s", "ms", "us", "ns"), "m": ("s", "ms", "us", "ns")}
 
 def to_arrow(column: Column) -> Any:
     """The column as a pyarrow array; numbers are not copied."""
+    field = field_of(column)
     if isinstance(column, ArrowColumn):
-        field = field_of(column)
         kind = column.array.type if field is None else field.type
         return column.array if column.array.type == kind else column.array.cast(kind)
     if column.values.dtype.hasobject:
-        return _objects(column)
-    field = field_of(column)
+        return _objects(column, field)
     kind = _inferred(column.values, column.mask is not None) if field is None else field.type
     return _array(kind, column.values, column.mask if field is not None else _with_nat(column))
 
@@ -44,7 +43,7 @@ def type_of(column: Column) -> Any:
 
 
 def _with_nat(column: NumpyColumn) -> NDArray[np.bool_] | None:
-    """The mask, and numpy's own mark of an instant that is not known."""
+    """The mask, with NaT as missing."""
     if column.values.dtype.kind not in "mM":
         return column.mask
     nat: NDArray[np.bool_] = np.isnat(column.values)
@@ -128,14 +127,13 @@ def _scalar(dtype: "np.dtype[Any]") -> Any:
     return pa.from_numpy_dtype(dtype)
 
 
-def _objects(column: NumpyColumn) -> Any:
+def _objects(column: NumpyColumn, field: Any) -> Any:
     values = column.values.tolist() if column.mask is None else np.ma.MaskedArray(column.values, column.mask).tolist()
     if column.field == UNTYPED:
         kinds = sorted({type(v).__name__ for v in values})[:5]
         raise pa.ArrowTypeError(
             f"its values are Python objects ({', '.join(kinds)}) that no Arrow type keeps as they are"
         )
-    field = field_of(column)
     if field is not None:
         return pa.array(values, field.type)
     try:

@@ -1,8 +1,8 @@
 """Batches of columns: rows of a table, taken many at once.
 
 `batch()` over a columnar pipe is two ops. ColumnBatch is a `batch` whose groups are tables: the engine, or its own
-flow, takes all rows of a batch in one gather. AsColumns gives each table the form that the user wants. Where the rows
-come from decides nothing: in every plan of the engine the same batch comes out.
+flow, takes all rows of a batch in one gather. AsColumns gives each table the form that the user wants. Both ways give
+the same batches.
 """
 
 from collections.abc import Iterator

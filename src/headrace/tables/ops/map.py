@@ -1,7 +1,7 @@
 """Batched map: a function of the user's on columns, many rows at a time.
 
-The function gets the columns of some rows and returns as many rows: what it computes for a row must not depend on which
-rows stand beside it, since a batch, a window or a single row are all handed to it.
+The function gets the columns of some rows and returns as many rows. It is called with batches, windows and single rows,
+so what it computes for a row must not depend on the rows beside it.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from headrace.tables.table import Table
 
 
 def _shown(result: object) -> str:
-    """What a function has returned, down to the first entry of a dict that is no column."""
+    """What a function has returned, for an error: of a dict, the first entry that is no column."""
     if not isinstance(result, dict) or not result:
         return f"an empty {type(result).__name__}" if result == {} else type(result).__name__
     for name, value in result.items():

@@ -1,7 +1,7 @@
 """Select, rename, filter by an expression: some columns or rows, of rows, dicts of arrays, frames and tables.
 
-Over a frame or files nothing of this runs: the verbs hand the names and the expression down to the source, which then
-knows how many rows there are (see `verbs.frames`).
+Right over a frame or files none of these ops runs: the verbs hand the names and the expression down to the source,
+which then knows how many rows there are (see `pipe/verbs/frames.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def is_row(sample: object) -> TypeGuard[dict[str, Any]]:
 def spread_kept(
     sample: Any, verb: str, kept: Callable[[Any], Any], row: Callable[[dict[str, Any]], Any] | None = None
 ) -> Iterator[Any]:
-    """A row, or the rows of a frame, that `kept` chooses of a table; `row`: what of a single row it looks at."""
+    """The sample, or of a frame the rows, that `kept` chooses of a table; `row`: the part of one row that it needs."""
     if is_row(sample):
         if len(kept(table_of_rows([sample if row is None else row(sample)]))):
             yield sample
@@ -48,7 +48,7 @@ def spread_kept(
 
 
 def with_take(op: Each[Any, Any], inputs: tuple[Indexed, ...], here: Here, taken: Callable[..., Any]) -> Indexed:
-    """Random access to rows of a table: `taken(take, positions, names)` is what the op makes of what it takes below."""
+    """Random access to the op's rows: `taken(take, positions, names)` makes them of what `take` gives below."""
     found, below = Each.index(op, inputs, here), inputs[0].take
     assert found is not None
     if below is not None:
@@ -57,7 +57,7 @@ def with_take(op: Each[Any, Any], inputs: tuple[Indexed, ...], here: Here, taken
 
 
 def row_by_row(found: Indexed) -> Indexed:
-    """The same, its single rows made as tables of one: they have the types that they have in batches."""
+    """The same, but a single row is made as a table of one row: it has the types that it has in batches."""
     if (take := found.take) is not None:
         found.get = lambda position: take(np.array([position]), None).row(0)
     return found

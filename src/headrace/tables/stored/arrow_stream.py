@@ -2,9 +2,9 @@
 
     | schema | batch | batch | ... | end |
 
-Hugging Face writes its data sets like this. Where the batches begin is found by walking through the heads of the
-messages, which say how long each is; of the file, which is mapped, no more than that is looked at. A batch that is
-damaged is an error: what it says of its own buffers is checked before anything follows it.
+Hugging Face writes its data sets like this. The file is mapped, and only the headers of the messages are read to find
+where the batches begin: each header says how long its message is. A batch is validated before it is used, so a damaged
+one is an error.
 """
 
 from functools import lru_cache

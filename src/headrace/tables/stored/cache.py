@@ -1,7 +1,7 @@
 """Cache: the units that were read last, in one process, under a budget of bytes.
 
 Room is made before a unit is read, not after. A unit that several threads ask for is read once: the others wait for it.
-What a reader holds in its hands stays alive when it is put out, so that at most one unit a thread is beyond the budget.
+A unit that is evicted while a thread uses it stays alive, so at most one unit a thread is beyond the budget.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Tables that others keep on disk: pyarrow datasets and HF datasets, as units of rows.
 
-pyarrow Dataset    its fragments; of Parquet files their row groups. Columns that stand in the folders' names are there.
-HF Dataset         stretches of its memory-mapped table, if its rows are plain values; otherwise it is asked row by row
+pyarrow Dataset    its fragments; of Parquet files their row groups. Columns in the names of folders are included.
+HF Dataset         stretches of its memory-mapped table, if its rows are plain values; otherwise it is read by row
 """
 
 import sys
@@ -93,14 +93,10 @@ class MappedTable(StoredTable):
     dataset: Any
 
     def table(self, unit: int, columns: list[str] | None) -> Any:
-        return unsliced_columns(_table(self.dataset).slice(unit * int(self.rows[0]), int(self.rows[unit])))
+        return unsliced_columns(self.dataset.data.table.slice(unit * int(self.rows[0]), int(self.rows[unit])))
 
     def describe(self) -> str:
         return "a memory-mapped table"
-
-
-def _table(dataset: Any) -> Any:
-    return dataset.data.table
 
 
 def from_hf(dataset: object) -> Tabular | None:
@@ -109,14 +105,15 @@ def from_hf(dataset: object) -> Tabular | None:
     if not isinstance(dataset, kind.Dataset) or dataset.format["type"] is not None or _decodes(dataset.features):
         return None
     names = dataset.column_names
-    table = _table(dataset)
+    table = dataset.data.table
     if table.nbytes <= MEMORY:
         from headrace.tables.convert.frames import table_of
 
         whole = table_of(table.select(names))
         assert whole is not None
-        chosen = None if dataset._indices is None else dataset._indices.column(0).to_numpy().astype(np.int64)
-        return FromTable(whole) if chosen is None else FromTable(whole).only(chosen)
+        if dataset._indices is None:
+            return FromTable(whole)
+        return FromTable(whole).only(dataset._indices.column(0).to_numpy().astype(np.int64))
     if dataset._indices is not None:
         return None
     starts = range(0, table.num_rows, STRETCH)

@@ -1,4 +1,4 @@
-"""Drift: what becomes of columns that not all files have. The policy is declared, never guessed.
+"""Drift: what happens to columns that not all files have. The user says which policy holds.
 
     refuse    an error that names the column and both files (the default)
     common    only the columns that all files have
@@ -25,7 +25,7 @@ class SharedSchema(NamedTuple):
 
     schema: Any
     constants: tuple[dict[str, Value], ...]
-    """For each file, the columns that it does not hold: of folders' names, or missing."""
+    """For each file, the columns that it does not hold, each with its one value: from a folder's name, or missing."""
     masked: frozenset[str]
     """Columns with missing values in some rows."""
 

@@ -1,7 +1,7 @@
 """Lance data sets, through the official reader: stretches of fragments, as units of rows.
 
-A data set has versions; a pipe keeps to the one that was the newest when it was made. Rows that were deleted leave no
-hole in the positions. The reader has threads of its own, so a process opens the data set for itself (`packages`).
+A data set has versions; a pipe keeps to the one that was the newest when it was made. Deleted rows have no position.
+The reader has threads of its own, so each process opens the data set for itself (see `packages`).
 """
 
 import os
@@ -45,7 +45,7 @@ class LanceTable(StoredTable):
     def table(self, unit: int, columns: list[str] | None) -> Any:
         fragment = _fragments(self.path, self.version, self.versions)[int(self.fragments[unit])]
         try:
-            with _panics_told(self.path):
+            with _panics_as_errors(self.path):
                 return fragment.to_table(columns, offset=int(self.firsts[unit]), limit=int(self.rows[unit]))
         except (OSError, ValueError) as error:
             raise DamagedFile(
@@ -66,7 +66,7 @@ def from_lance(path: str) -> FromUnits:
     lance = import_extra("lance", "lance")
     check_threads("lance")
     try:
-        with _panics_told(path):
+        with _panics_as_errors(path):
             dataset = lance.dataset(path)
             schema = dataset.schema.remove_metadata()
             counts = [int(fragment.count_rows()) for fragment in dataset.get_fragments()]
@@ -92,8 +92,8 @@ def from_lance(path: str) -> FromUnits:
 
 
 @contextmanager
-def _panics_told(path: str) -> Iterator[None]:
-    """Where Lance's reader gives up over damaged files, it raises what no `except Exception` sees."""
+def _panics_as_errors(path: str) -> Iterator[None]:
+    """An ordinary error for a panic of Lance's reader, which no `except Exception` would see."""
     try:
         yield
     except BaseException as error:
@@ -126,7 +126,7 @@ def _masked(dataset: Any, schema: Any, sizes: tuple[tuple[str, int], ...], count
 @lru_cache(maxsize=16)
 def _opened(process: int, path: str, version: int, versions: FileState) -> Any:
     try:
-        with _panics_told(path):
+        with _panics_as_errors(path):
             return import_extra("lance", "lance").dataset(path, version=version).get_fragments()
     except (OSError, ValueError) as error:
         raise DamagedFile(f"version {version} of {path} cannot be opened any more ({error})") from None

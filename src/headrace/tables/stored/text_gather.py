@@ -1,8 +1,8 @@
-"""Pieces of one memory, joined: the bytes of many texts that lie anywhere in it, with the offsets that Arrow keeps.
+"""Text gathered from anywhere in one memory: the bytes of many texts, joined, and the offsets that Arrow keeps.
 
-Python needs longer to make a slice for each text than to copy it. Arrow has a type of column that says of each text
-where it lies (`binary_view`), and makes plain text of it in one loop of its own. Versions of pyarrow that cannot do so
-yet get slices.
+Python needs longer to make a slice for each text than to copy it. Arrow has a type of column that says for each text
+where it lies (`binary_view`), and converts it to plain text in one loop of its own. Where pyarrow is too old for that,
+slices are joined.
 """
 
 from functools import cache
@@ -17,14 +17,14 @@ from headrace.tables.packages import pa, pc
 LONGEST = 2**31 - 1
 """Bytes that offsets of 32 bits can count."""
 STEP = 2**30
-"""A view counts from the start of one of many buffers, in 32 bits: one begins every so many bytes, and the next too is
-within its reach."""
+"""A view counts from the start of a buffer, in 32 bits. The memory is given as buffers that overlap: one begins every
+so many bytes, and reaches to the end of the next."""
 INLINE = 12
 """Text up to this length stands in the view itself."""
 
 
 class TextGather:
-    """`width`: bytes of an offset in what is made."""
+    """Gathers text from `memory`. `width`: bytes of an offset in the result."""
 
     def __init__(self, memory: memoryview, width: int) -> None:
         self._memory = memory
@@ -44,9 +44,9 @@ class TextGather:
         return self._sliced(starts, sizes)
 
     def _views(self, starts: Ints, sizes: NDArray[Any]) -> NDArray[Any] | None:
-        """What Arrow calls views: length, first letters, buffer, place in it. (No letters: nothing is compared here.)
+        """What Arrow calls views: length, prefix (only for comparisons: left empty), buffer, place in the buffer.
 
-        None if some cannot be said in this way.
+        None if a text is too long, or too near to the end of the memory, for this.
         """
         if sizes.max() > LONGEST - STEP:
             return None
@@ -54,7 +54,7 @@ class TextGather:
         if sizes.min() <= INLINE:
             short = np.flatnonzero(sizes <= INLINE)
             begin = starts[short]
-            begin[sizes[short] == 0] = 0  # it may have no place at all
+            begin[sizes[short] == 0] = 0  # an empty text may have no place at all
             if begin.max() >= len(self._short):
                 return None
             views.view(np.int32)[short, 1:] = self._short[begin].view(np.int32).reshape(-1, 3)
@@ -78,7 +78,7 @@ class TextGather:
 
 
 def views_of(starts: Ints, sizes: NDArray[Any]) -> NDArray[Any]:
-    """Views of long text, as pairs of numbers: this machine's bytes go upwards, or `sees_views` says no."""
+    """Views of long text, as pairs of numbers. (On a big-endian machine they are wrong, and `sees_views` is False.)"""
     views = np.empty((len(sizes), 2), np.int64)
     views[:, 0] = sizes
     views[:, 1] = (starts & (STEP - 1)) << 32

@@ -1,14 +1,14 @@
 """UnitTable: a table that lies in units (row groups of files, chunks of a mapped table), of which some are in memory.
 
-Rows are taken by position, from any number of units; of a batch, the rows of one unit are fetched together. Plain
-columns of a unit are kept as records, so that a batch costs one fetch a unit however many columns there are. They lie
-in slots of shared memory (`memory.cache`): a unit is read once for all workers of the machine. Behind the records of a
-unit stand its text, lists and all else that has no fixed size, as Arrow keeps them:
+Rows are taken by position, from any number of units; the rows of a batch that lie in one unit are fetched together.
+Units lie in slots of shared memory (`memory.cache`), so each is read once for all workers of the machine. In a slot,
+the plain columns of a unit are kept as records, so that a batch costs one fetch a unit however many columns there are.
+Behind the records stand text, lists and all else that has no fixed size, as Arrow keeps them:
 
     slot    | records: rows x bytes of a row | length | Arrow stream: offsets, bytes, validity ... | room to spare |
 
-Only what is longer than a slot has room for, and the few types that cannot be taken out of lent memory (see `ipc`), is
-kept by each process for itself.
+Each process keeps for itself only text for which the slot has no room, and the few types that cannot be taken out of
+shared memory (see `ipc`).
 """
 
 import os
@@ -176,8 +176,8 @@ class UnitTable:
         texts: dict[str, list[Any]] = {name: [None] * len(units) for name in names}
         chosen = pa.array(offsets) if texts else None
         absent = self.slots.touch(unit for unit, _, _ in units)
-        # Those that are there come first. Where fewer fit than are open, what is read then takes the place of one that
-        # was used; in the order of the batch it would take that of the next, and so on: all would be read anew.
+        # Units that are in a slot come first. Where fewer fit than a batch needs, a unit that is read takes the slot of
+        # one that was used already; in the order of the batch it would take that of the next, and all would be read.
         for turn in sorted(range(len(units)), key=lambda turn: units[turn][0] in absent):
             unit, start, stop = units[turn]
             some = None if chosen is None else chosen.slice(start, stop - start)
@@ -216,7 +216,7 @@ class UnitTable:
             if self._resident is not None:
                 self._resident.add(unit, shared or {})
             for name, parts in texts.items():
-                # Copied while the slot is ours.
+                # Copied now, while nobody else may fill the slot.
                 whole = shared[name] if shared and name in shared else self._text(unit, name)
                 parts[turn] = _taken(whole, chosen)
 
