@@ -69,9 +69,9 @@ def test_workers_that_have_grown_too_large_are_replaced(kind: str) -> None:
 
 
 def private_memory(_: Any) -> int:
-    from headrace.engine.workers.process.child import _private
+    from headrace.engine.workers.process.child import private_memory
 
-    return _private()
+    return private_memory()
 
 
 @pytest.mark.parametrize("name", ["indexed", "filtered", "streamed"])

@@ -12,7 +12,7 @@ from headrace.engine.wire import codec
 from headrace.engine.wire.failures import load_error
 from headrace.engine.wire.messages import FAILED, READY, RESULT, Reply, Ticket
 from headrace.engine.wire.shipping import ship
-from headrace.engine.workers.deaths import At, Deaths
+from headrace.engine.workers.deaths import DeathPlace, Deaths
 from headrace.engine.workers.ray.actors import MOST_TOGETHER, ActorCall, ActorState, Scheduler
 from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, reply_of
 from headrace.engine.workers.ray.same_node import KEPT, MappedSlots, slot_address
@@ -176,20 +176,20 @@ def test_a_strand_opens_from_its_own_state_before_that_of_another_run() -> None:
 
 
 def test_two_deaths_at_the_same_sample_make_it_poison_and_the_first_of_a_ticket_never_counts() -> None:
-    blame, one = Deaths("raise"), Ticket(None, 0, 0, 7, (0, 4, ()))
-    assert not blame.watched(one)
-    blame.blame(one, None, "was killed")
-    assert blame.watched(one)
-    blame.blame(one, At(13, False), "was killed")
-    blame.blame(one, At(12, False), "was killed")
+    deaths, one = Deaths("raise"), Ticket(None, 0, 0, 7, (0, 4, ()))
+    assert not deaths.watched(one)
+    deaths.blame(one, None, "was killed")
+    assert deaths.watched(one)
+    deaths.blame(one, DeathPlace(13, False), "was killed")
+    deaths.blame(one, DeathPlace(12, False), "was killed")
     with pytest.raises(PoisonSample, match="position 13 ended its worker twice: it was killed"):
-        blame.blame(one, At(13, False), "was killed")
+        deaths.blame(one, DeathPlace(13, False), "was killed")
 
 
 def test_poison_is_left_out_where_that_is_asked_for() -> None:
-    blame, one = Deaths("skip"), Ticket(None, 0, 0, 7, (0, 4, ()))
+    deaths, one = Deaths("skip"), Ticket(None, 0, 0, 7, (0, 4, ()))
     for _ in range(2):
-        blame.blame(one, At(13, False), "was killed")
+        deaths.blame(one, DeathPlace(13, False), "was killed")
     assert one.avoid == (13,)
 
 
