@@ -28,7 +28,7 @@ from tests.ranks.together import Meeting, Seat, together
 class Source(Iterator[int]):
     """0, 1, 2 ... up to a length, or up to an error."""
 
-    sound = True
+    consistent = True
 
     def __init__(self, length: int, fails: int | None = None) -> None:
         self.at = 0
