@@ -30,7 +30,7 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
         ]
         if indexed.remark:
             lines.append(f"  {indexed.remark}")
-        lines += [f"  {said}" for said in reading(indexed, ranks)]
+        lines += [f"  {line}" for line in reading(indexed, ranks)]
     elif program.stages[0].feed == "listed":
         lines.append("head: a list that the consumer iterates, one ticket an item")
         lines += _nodes(program.head.nodes(), "IN THE CONSUMER", None)
@@ -123,7 +123,7 @@ def reading(indexed: Indexed, ranks: int) -> list[str]:
             f"ranks: every one of {ranks} ranks needs every one of the {units.count} {units.name}: the job reads the "
             f"data {ranks} times; shuffle(parts={PARTS}) reads it about once"
         ]
-    said = []
+    lines = []
     if ranks > 1:
         times = order.reads(ranks)
         advice = ""
@@ -131,5 +131,5 @@ def reading(indexed: Indexed, ranks: int) -> list[str]:
             advice = f", because {ranks} does not divide {order.count}: {more} ranks read {order.reads(more):.2f} times"
         elif times > 1.1:
             advice = ", because units are cut between parts: write more and smaller units, or choose fewer parts="
-        said.append(f"ranks: the {ranks} ranks together read the data {times:.2f} times{advice}")
-    return [*said, f"quality: {quality(order, order.ends)}"]
+        lines.append(f"ranks: the {ranks} ranks together read the data {times:.2f} times{advice}")
+    return [*lines, f"quality: {quality(order, order.ends)}"]

@@ -45,10 +45,10 @@ def reweighted(pipe: Pipe[Any], state: dict[str, Any]) -> Pipe[Any]:
     from headrace.ops.branch.mix import Mix
 
     mixtures = [node for node in pipe.nodes() if isinstance(node.op, Mix)]
-    said = state.get("weights", [""] * len(mixtures))
-    if not isinstance(said, list) or len(said) != len(mixtures):
+    journals = state.get("weights", [""] * len(mixtures))
+    if not isinstance(journals, list) or len(journals) != len(mixtures):
         raise SnapshotRefused(f"the snapshot's changes of weights are not those of {len(mixtures)} mixtures")
-    for node, journal in zip(mixtures, said, strict=True):
+    for node, journal in zip(mixtures, journals, strict=True):
         assert isinstance(node.op, Mix)
         if (found := read_journal(journal, len(node.inputs))) != node.op.journal:
             pipe = pipe.replaced(node, replace(node.op, journal=found))

@@ -39,8 +39,8 @@ def make(
     seconds = TIMEOUT if timeout is None else timeout
     if world.rank == 0:
         for node in pipe.nodes():
-            if said := node.op.caution(partial(_lengths, node)):
-                log.warning(said)
+            if caution := node.op.caution(partial(_lengths, node)):
+                log.warning(caution)
     if sharding not in ("static", "dynamic"):
         raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
     votes = sharding == "static" and world.share_ranks > 1 and not program.steps_known

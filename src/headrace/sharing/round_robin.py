@@ -60,6 +60,10 @@ class RoundRobin:
         ((ticket, part),) = turns.progress
         return ticket, part + groups.offset + at.gone
 
+    def progress_at(self, at: EpochPlace | None) -> tuple[RankProgress, ...]:
+        """How far each rank has come at a place of the job; None is the start of the epoch."""
+        return ((0, 0),) * self.ranks if at is None else _parts(at)[1].progress
+
     def again(self, progress: Sequence[RankProgress], steps: int, moved: bool) -> "RoundRobin | None":
         """The next deal, of what is left after so many steps; None if dealing anew would change nothing."""
         rest = remaining_after(self.rest, self.block, progress, self.length)
@@ -86,13 +90,8 @@ class Lockstep:
         return at.place.position, at.gone
 
 
-def job_progress(at: RunPlace) -> tuple[RankProgress, ...]:
-    """How far each rank has come, in the place of a job: finished tickets, and delivered outputs of the next one."""
-    return _parts(at)[1].progress
-
-
-def _parts(at: RunPlace) -> tuple[Regrouped, InTurns]:
-    groups = at.place
+def _parts(at: EpochPlace) -> tuple[Regrouped, InTurns]:
+    groups = at.place if isinstance(at, RunPlace) else None
     assert isinstance(groups, Regrouped)
     assert isinstance(groups.source, InTurns)
     return groups, groups.source

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
 from headrace.plan.turns import RankProgress
 from headrace.ranks.vote import EpochVotes, PendingVote, Rows
-from headrace.sharing.round_robin import Lockstep, RoundRobin, job_progress
+from headrace.sharing.round_robin import Lockstep, RoundRobin
 
 HANDFUL = 4
 LONGEST = 500
@@ -158,7 +158,7 @@ class StepVotes:
         voted = _VotedSteps(table, sum(row.skipped for row in shares) // len(shares), everyone)
         again: tuple[RoundRobin, int] | None = None
         if last and not failed and isinstance(self._dealing, RoundRobin):
-            reached = table[steps - 1] if steps else _progress(settled, self._dealing)
+            reached = table[steps - 1] if steps else self._dealing.progress_at(settled)
             if (dealing := _redealt(self._dealing, shares, reached, before + steps, steps)) is not None:
                 again = dealing, voted.skipped
         wanting = tuple(rank for rank, row in enumerate(rows) if row.ready <= steps)
@@ -234,11 +234,3 @@ def _redealt(
         if row.ready == handful and not (moved and dealing.drops):
             reached[share] = dealing.end(share)  # it has nothing more, whatever positions it has left
     return dealing.again(reached, steps, moved)
-
-
-def _progress(settled: EpochPlace | None, dealing: RoundRobin) -> tuple[RankProgress, ...]:
-    """How far each rank has come at this place of the job."""
-    if settled is None:
-        return ((0, 0),) * dealing.ranks
-    assert isinstance(settled, RunPlace)
-    return job_progress(settled)

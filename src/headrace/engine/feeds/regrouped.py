@@ -171,7 +171,7 @@ class Regroup(Feed):
         before, take, stride, after, fill = step
         for block, _ in fill:
             block.hold()
-        start, kept = self._mark(), self._kept()
+        start, kept = self._stands()
         self._advance(before)
         base = self._base
         refs: list[tuple[Block, int, int]] = []
@@ -195,9 +195,9 @@ class Regroup(Feed):
         if refs and self._ends in ("short", "drop") and refs[0][2] == refs[0][0].count:
             ticket.append_to = refs[0][0]  # no later group needs its samples
         ticket.skips = self._skips
-        ticket.kept = (kept, self._kept())
         ticket.before = start
-        ticket.after = self._mark()
+        ticket.after, kept_after = self._stands()
+        ticket.kept = (kept, kept_after)
         return ticket
 
     def at(self, mark: object) -> Place:
@@ -205,7 +205,7 @@ class Regroup(Feed):
 
     def _failed(self, owner: Owner | None) -> Ticket:
         """The ticket for an error of the stage before. Samples before it that fill no group are in that group too."""
-        before, kept = self._mark(), self._kept()
+        before, kept = self._stands()
         self._advance(max(0, self._before_error()))
         while self._entries[0].block.error is None:
             self._spend()  # nothing of it came through a filter
@@ -311,15 +311,13 @@ class Regroup(Feed):
         if self.ended:
             self._let_go_of_start()
 
-    def _mark(self) -> _GroupMark:
-        """The mark of where this stage stands at the next sample."""
+    def _stands(self) -> tuple[_GroupMark, int]:
+        """The mark of where this stage stands at the next sample; and how many samples were left out before the block
+        of that. (A run that goes on from here will meet those inside the block again.)"""
+        source, offset, kept = self._last_after, 0, self._last_kept
         if self._entries:
-            return _GroupMark(self._entries[0].before, self._offset, self._base, self._number, self._ranks)
-        return _GroupMark(self._last_after, 0, self._base, self._number, self._ranks)
-
-    def _kept(self) -> int:
-        """Samples that failed before the first block: a run that goes on from here will meet those inside it again."""
-        return self._entries[0].block.kept[0] if self._entries else self._last_kept
+            source, offset, kept = self._entries[0].before, self._offset, self._entries[0].block.kept[0]
+        return _GroupMark(source, offset, self._base, self._number, self._ranks), kept
 
     def _advance(self, count: int, refs: list[tuple[Block, int, int]] | None = None) -> None:
         """Go on by `count` samples. With `refs` they are taken: where they lie is added there, and their blocks are

@@ -134,14 +134,14 @@ class ForkServer:
 
     def _send(self, question: tuple[Any, ...], fds: list[int]) -> None:
         with self._close_on_error():
-            if self._stopped():
+            if is_stopped(self.process.pid):
                 raise ConnectionAbortedError("the worker server was stopped")
             socket.send_fds(self.sock, [marshal.dumps(question)], fds)
 
     def _answer(self) -> tuple[Any, list[int]]:
         with self._close_on_error():
             if not awaited(self.sock, self.process.pid, SILENCE, 0.0, DEADLINE):
-                if self._stopped():
+                if is_stopped(self.process.pid):
                     raise ConnectionAbortedError("the worker server was stopped")
                 raise TimeoutError(f"the worker server has not answered for {DEADLINE:.0f} seconds")
             data, got, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
@@ -160,7 +160,7 @@ class ForkServer:
         except BaseException:
             self.sock.close()
             self._forget_workers()
-            if self.process.poll() is None and self._stopped():
+            if self.process.poll() is None and is_stopped(self.process.pid):
                 self.process.kill()
                 self.process.wait()
             raise
@@ -172,9 +172,6 @@ class ForkServer:
             ours.close()
             os.close(dump)
         self._end_idle()
-
-    def _stopped(self) -> bool:
-        return is_stopped(self.process.pid)
 
     def alive(self) -> bool:
         return self.owner == os.getpid() and self.sock.fileno() >= 0 and self.process.poll() is None

@@ -68,7 +68,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         self._here = cluster.here()
         self._shipped = cluster.put(data)
         self.arena.budget = min(policy.memory, cluster.store())
-        # An actor claims a core where one is free; the others share, so that nobody waits for a core for ever.
+        # An actor claims a core where one is free; the others share, so that none waits for a core for ever.
         free = cluster.free_cores()
         for number in range(policy.workers):
             self._start(number, cores=1 if number < free else 0)
@@ -206,8 +206,8 @@ class RayWorkers(RemoteWorkers[ActorState]):
         if call.samples is not None:
             self._kept(call, body, replies)
         else:
-            for ticket, said in zip(call.tickets, body, strict=True):
-                reply, missed = reply_of(ticket, worker.number, said, self.arena)
+            for ticket, ticket_answer in zip(call.tickets, body, strict=True):
+                reply, missed = reply_of(ticket, worker.number, ticket_answer, self.arena)
                 worker.same_node = worker.same_node and not missed
                 if reply.slot is not None:
                     self._need[ticket.stage] = max(reply.slot.size, self._need.get(ticket.stage, 0))
