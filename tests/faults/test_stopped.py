@@ -49,21 +49,21 @@ def test_a_stopped_fork_server_is_replaced(method: Any) -> None:
 
 
 @pytest.mark.timeout(20)
-def test_a_fork_server_that_is_stopped_while_it_is_asked_is_replaced() -> None:
+def test_a_fork_server_that_is_stopped_while_it_is_asked_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     server = fork_server.ForkServer()
     try:
         # It was not stopped when it was looked at; then it is.
         seen = [False]
-        real = server._stopped
+        real = fork_server.is_stopped
 
-        def stops() -> bool:
+        def stops(pid: int) -> bool:
             if seen == [False]:
                 seen[0] = True
                 os.kill(server.process.pid, signal.SIGSTOP)
                 return False
-            return real()
+            return real(pid)
 
-        server._stopped = stops  # type: ignore[method-assign]
+        monkeypatch.setattr(fork_server, "is_stopped", stops)
         assert server.status(12345) is None
         assert not server.alive()
     finally:

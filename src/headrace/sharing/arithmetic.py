@@ -91,21 +91,18 @@ class Sharing:
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         """What the engine of this rank needs to run an epoch from this place on."""
         self._verify(epoch, at)
-        self._warn_of_failures()
-        if at is None:
-            return Start()
-        assert isinstance(at, RunPlace)
-        if _dealt_in_turns(at):
-            at = in_turns(at, self.program, self._world, self.program.positions(epoch).length)
-        return Start(at)
-
-    def _warn_of_failures(self) -> None:
         if self.program.skips and self._world.share_ranks > 1 and not self._warned:
             self._warned = True
             log.warning(
                 "samples that fail are left out, and ranks do not vote here: one on which a whole step fails makes "
                 "fewer steps than others; batch the samples, and initialise torch.distributed before iterating"
             )
+        if at is None:
+            return Start()
+        assert isinstance(at, RunPlace)
+        if _dealt_in_turns(at):
+            at = in_turns(at, self.program, self._world, self.program.positions(epoch).length)
+        return Start(at)
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""

@@ -106,7 +106,7 @@ def received(fds: list[int], key: bytes | None) -> Iterator[None]:
             os.close(_received.pop())
 
 
-def key() -> bytes | None:
+def authkey() -> bytes | None:
     """The key by which multiprocessing authenticates connections, if this program uses multiprocessing."""
     process = sys.modules.get("multiprocessing.process")
     return None if process is None else bytes(process.current_process().authkey)

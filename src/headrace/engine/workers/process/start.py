@@ -20,7 +20,7 @@ from typing import Any
 from headrace.engine.program import Program
 from headrace.engine.wire import packets
 from headrace.engine.workers.process import child, threads
-from headrace.engine.workers.process.handles import Handles, after_fork, key
+from headrace.engine.workers.process.handles import Handles, after_fork, authkey
 from headrace.memory.arena import memfd
 
 
@@ -142,7 +142,7 @@ def send_start(
     sock: socket.socket, number: int, shipped: int, handles: Handles, surroundings: Surroundings | None
 ) -> None:
     """Send a waiting worker its number, and the descriptor of the program that it opens."""
-    message = (number, key() if handles.fds else None, surroundings)
+    message = (number, authkey() if handles.fds else None, surroundings)
     packets.send(sock, marshal.dumps(message), [shipped, *handles.fds])
 
 

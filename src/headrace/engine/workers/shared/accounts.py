@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ class ConsumerState:
     """The epoch, and the position of the head where it began that epoch: its tickets are made of later positions."""
     apart: set[int] = field(default_factory=set)
     """Epochs that it has left, or came too late for: it shares no results of them with other consumers."""
-    holds: dict[int, int] = field(default_factory=dict)
+    holds: Counter[int] = field(default_factory=Counter)
     """Slots that it was lent, and how often."""
     known: set[int] = field(default_factory=set)
     """Slots that it has mapped."""

@@ -9,6 +9,7 @@ import contextlib
 import marshal
 import select
 import socket
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +38,7 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         self._address: str = policy.pool.address
         self._same: bool = policy.pool.same
         self._tickets: dict[int, Ticket] = {}
-        self._in_flight: dict[int, int] = {}
+        self._in_flight: Counter[int] = Counter()
         """Tickets at the server, by stage: one that waits there for other consumers must not stop later stages."""
         self._outbox: list[Ticket] = []
         self._epoch = -1
@@ -65,11 +66,11 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
     # --- tickets out --------------------------------------------------------------------------------------------------
 
     def _choose(self, ticket: Ticket) -> socket.socket | None:
-        full = self._in_flight.get(ticket.stage, 0) >= self.policy.prefetch * self.policy.workers
+        full = self._in_flight[ticket.stage] >= self.policy.prefetch * self.policy.workers
         return None if full else self._sock
 
     def _send(self, worker: socket.socket, ticket: Ticket) -> None:
-        self._in_flight[ticket.stage] = self._in_flight.get(ticket.stage, 0) + 1
+        self._in_flight[ticket.stage] += 1
         self._outbox.append(ticket)
 
     def flush(self) -> None:

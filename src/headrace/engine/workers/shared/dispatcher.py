@@ -104,8 +104,7 @@ class Dispatcher:
         consumer.gone = True
         self._left.add(consumer.pid)
         self.consumers.remove(consumer)
-        for number, times in list(consumer.holds.items()):
-            self.free(consumer, [number] * times)
+        self.free(consumer, list(consumer.holds.elements()))
         for _, memory in consumer.outbox:
             self._release(memory)
         consumer.queue.clear()

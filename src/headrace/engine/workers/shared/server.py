@@ -224,7 +224,7 @@ class PoolServer:
             for _, memory in some:
                 if memory is not None:
                     number = memory.slot.number
-                    consumer.holds[number] = consumer.holds.get(number, 0) + 1
+                    consumer.holds[number] += 1
                     if number not in consumer.known:
                         consumer.known.add(number)
                         new[number] = os.dup(memory.slot.fd)
