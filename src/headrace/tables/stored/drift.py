@@ -33,7 +33,7 @@ class SharedSchema(NamedTuple):
 def shared_schema(
     files: Sequence[DataFile], summaries: Sequence[FileSummary], columns: Sequence[str] | None, drift: str
 ) -> SharedSchema:
-    """What these files have in common under the policy, as far as `columns` (all, if None) are asked for."""
+    """The schema of all these files under the policy; `columns`: those that will be asked for (None: all)."""
     if drift not in POLICIES:
         raise BadOption(f"drift= is one of {', '.join(map(repr, POLICIES))}, not {drift!r}")
     folders, types = folder_columns(files)
@@ -41,7 +41,12 @@ def shared_schema(
     wrong: dict[str, str] = {}
     for file, summary, folder in zip(files, summaries, folders, strict=True):
         for field in summary.schema:
-            wrong |= _compared(fields.setdefault(field.name, (field, file.path)), field, file.path)
+            first, owner = fields.setdefault(field.name, (field, file.path))
+            if field.type != first.type:
+                wrong[field.name] = (
+                    f"column {field.name!r} is {first.type} in {owner} and {field.type} in {file.path}: write the "
+                    f"files with one schema, or choose other columns with columns=[...]"
+                )
             if summary.schema.names.count(field.name) > 1:
                 wrong[field.name] = (
                     f"{file.path} has two columns called {field.name!r}; choose others with columns=[...]"
@@ -76,11 +81,3 @@ def shared_schema(
     return SharedSchema(
         pa.schema(kept), tuple(constants), frozenset(masked | {n for summary in summaries for n in summary.masked})
     )
-
-
-def _compared(known: tuple[Any, str], field: Any, path: str) -> dict[str, str]:
-    first, owner = known
-    if field.type == first.type:
-        return {}
-    said = f"column {field.name!r} is {first.type} in {owner} and {field.type} in {path}"
-    return {field.name: f"{said}: write the files with one schema, or choose other columns with columns=[...]"}
