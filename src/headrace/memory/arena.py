@@ -14,6 +14,7 @@ import ctypes
 import errno
 import mmap
 import os
+import select
 import sys
 import weakref
 from collections import deque
@@ -53,11 +54,14 @@ def allocate(size: int) -> int:
 class Slot:
     """One piece of shared memory."""
 
-    __slots__ = ("address", "fd", "map", "number", "size", "spoiled", "table", "view")
+    __slots__ = ("_closes_fd", "address", "fd", "map", "number", "size", "spoiled", "table", "view")
 
     def __init__(self, number: int, fd: int, size: int) -> None:
         self.number = number
         self.fd = fd
+        # An epoll object closes the descriptor that it was given when it ends, whatever that is, and runs no Python
+        # code for it: an interrupt that arrives in a `__del__` would be swallowed.
+        self._closes_fd = select.epoll.fromfd(fd)
         self.size = size
         try:
             self.map = mmap.mmap(fd, size)  # (duplicates the descriptor)
@@ -70,11 +74,6 @@ class Slot:
         self.table = (0, 0, 0)
         """Where the table of its samples lies, and which ticket wrote it."""
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
-
-    def __del__(self) -> None:
-        if getattr(self, "fd", -1) >= 0:
-            os.close(self.fd)
-            self.fd = -1
 
 
 class MappedSlot:
