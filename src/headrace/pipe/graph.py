@@ -14,8 +14,6 @@ from headrace.op import Clock, Indexed, Op, Spot
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.batch import Batch, Unbatch
 from headrace.ops.shape.collate import Collate
-from headrace.ops.shape.enumerate import Enumerate
-from headrace.ops.shape.map import Filter, Flatmap, Map
 from headrace.pipe.access import has_random_access, random_access
 from headrace.pipe.cursor import Opening, PipeCursor
 from headrace.pipe.verbs.branches import BranchVerbs
@@ -128,6 +126,7 @@ class Pipe(
         With `batched=True`, over rows of a frame, `fn` gets the columns of many rows in the form `as_`, and returns
         columns.
         """
+        from headrace.ops.shape.map import Map
         from headrace.tables.ops.columns import MapColumns, check_columns
 
         check_columns(input_col, output_col)
@@ -139,6 +138,7 @@ class Pipe(
 
     def filter(self, fn: Any, input_col: Any = None) -> "Pipe[T]":
         """Only the samples for which `fn` (of the sample, or of its fields `input_col`) or an expression is true."""
+        from headrace.ops.shape.map import Filter
         from headrace.tables.ops.columns import FilterColumns
 
         if is_expression(fn):
@@ -153,6 +153,7 @@ class Pipe(
     def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None) -> "Pipe[Any]": ...
     def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None) -> "Pipe[Any]":
         """Every element of `fn`, of the sample or of its fields `input_col`; without `fn`, of the sample or field."""
+        from headrace.ops.shape.map import Flatmap
         from headrace.tables.ops.columns import FlatmapColumns
 
         if fn is not None and input_col is None:
@@ -248,6 +249,8 @@ class Pipe(
 
     def enumerate(self, start: int = 0) -> "Pipe[tuple[int, T]]":
         """Pairs (number, sample)."""
+        from headrace.ops.shape.enumerate import Enumerate
+
         return Pipe(Enumerate(start), self)
 
     # --- several pipes ----------------------------------------------------------------------------------------------

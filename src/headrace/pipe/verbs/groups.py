@@ -5,10 +5,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.ops.counts import BadCount, positive
 from headrace.ops.shape.batch import Batch
-from headrace.ops.shape.enumerate import AddIndex
-from headrace.ops.shape.fields import Drop, Flatten, Rows2Columnar, Slice
-from headrace.ops.shape.map import MapBatches
-from headrace.ops.shape.same import SetLength
 from headrace.pipe.verbs.growing import Columns, Verbs, function, grow, keywords, length_of
 
 if TYPE_CHECKING:
@@ -26,22 +22,32 @@ class GroupVerbs(Verbs):
 
     def drop(self, indices: Columns) -> "Pipe[Any]":
         """Samples without the fields `indices` (positions or keys)."""
+        from headrace.ops.shape.fields import Drop
+
         return grow(self, Drop(indices))
 
     def slice(self, index: Columns, stop: int | None = None, step: int | None = None) -> "Pipe[Any]":
         """Only the fields `index:stop:step`, or those that a list names."""
+        from headrace.ops.shape.fields import Slice
+
         return grow(self, Slice(index, stop, step))
 
     def flatten(self, indices: Columns = None) -> "Pipe[Any]":
         """The elements of nested fields in the place of the fields."""
+        from headrace.ops.shape.fields import Flatten
+
         return grow(self, Flatten(indices))
 
     def add_index(self, index_name: str = "index") -> "Pipe[dict[Any, Any]]":
         """Dicts with their number under `index_name`."""
+        from headrace.ops.shape.enumerate import AddIndex
+
         return grow(self, AddIndex(index_name))
 
     def rows2columnar(self, column_names: Sequence[Any] | None = None) -> "Pipe[dict[Any, list[Any]]]":
         """Each batch of rows as one dict of lists."""
+        from headrace.ops.shape.fields import Rows2Columnar
+
         return grow(self, Rows2Columnar(tuple(column_names or ())))
 
     # --- groups -----------------------------------------------------------------------------------------------------
@@ -50,6 +56,8 @@ class GroupVerbs(Verbs):
         self, fn: Callable[[list[Any]], Iterable[Any]], batch_size: int, input_col: Columns = None
     ) -> "Pipe[Any]":
         """Every element of `fn(list of batch_size samples)`."""
+        from headrace.ops.shape.map import MapBatches
+
         positive(batch_size, BATCH_SIZE, BadCount)
         return grow(grow(self, Batch(batch_size)), MapBatches(function(fn), input_col))
 
@@ -176,6 +184,8 @@ class GroupVerbs(Verbs):
 
     def set_length(self, length: int) -> "Pipe[Any]":
         """The same samples; `len()` is what you say."""
+        from headrace.ops.shape.same import SetLength
+
         return grow(self, SetLength(length))
 
 

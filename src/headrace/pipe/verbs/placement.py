@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.ops.shape.same import Dispatch, FullSync, Prefetch
 from headrace.pipe.verbs.growing import Verbs, function, grow, start
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ class PlacementVerbs(Verbs):
 
     def prefetch(self, buffer_size: int = 10) -> "Pipe[Any]":
         """Changes nothing: the engine reads ahead in every graph."""
+        from headrace.ops.shape.same import Prefetch
+
         return grow(self, Prefetch(buffer_size))
 
     def in_memory_cache(self, size: int | None = None) -> "Pipe[Any]":
@@ -44,6 +45,8 @@ class PlacementVerbs(Verbs):
 
     def sharding_round_robin_dispatch(self, sharding_group_filter: object = None) -> "Pipe[Any]":
         """What stands before runs once, in one place; from here on, work is divided among workers."""
+        from headrace.ops.shape.same import Dispatch
+
         if sharding_group_filter != MULTIPROCESSING:
             raise NotImplementedError(
                 "`sharding_round_robin_dispatch` currently only supports `SHARDING_PRIORITIES.MULTIPROCESSING`. "
@@ -53,6 +56,8 @@ class PlacementVerbs(Verbs):
 
     def fullsync(self, timeout: float = 1800) -> "Pipe[Any]":
         """All ranks stop after the same number of steps."""
+        from headrace.ops.shape.same import FullSync
+
         return grow(self, FullSync(timeout))
 
     def pin_memory(self, device: object = None, pin_memory_fn: Callable[..., Any] | None = None) -> "Pipe[Any]":
