@@ -279,6 +279,8 @@ def test_workers_start_with_the_users_function() -> None:
         ({"start_method": "fork"}, "kind='process'"),
         ({"on_error": "ignore"}, "on_error"),
         ({"randomness": "carry"}, "did you mean 'carried'"),
+        ({"timeout": "a minute"}, "timeout must be None or a number of seconds > 0"),
+        ({"recycle": True}, "recycle must be None or a whole number >= 1"),
     ],
 )
 def test_a_wrong_option_is_refused_with_what_to_write(options: dict[str, Any], message: str) -> None:

@@ -89,7 +89,7 @@ class Policy:
             check_whole(name, getattr(self, name), least)
         for name in ("recycle", "recycle_memory", "window"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise BadOption(f"{name} must be None or a whole number >= 1, not {value!r}")
         _one_of("kind", self.kind, KINDS)
         if self.start_method is not None:
@@ -100,7 +100,7 @@ class Policy:
             raise BadOption(f"kind={self.kind!r} needs workers >= 1")
         if self.kind == "inline" and self.workers != 0:
             raise BadOption("kind='inline' runs in the caller's thread: leave workers at 0")
-        if self.timeout is not None and not self.timeout > 0:
+        if self.timeout is not None and not (isinstance(self.timeout, int | float) and self.timeout > 0):
             raise BadOption(f"timeout must be None or a number of seconds > 0, not {self.timeout!r}")
         if not isinstance(self.on_error, Budget):
             _one_of("on_error", self.on_error, ("raise", "skip"), also=" or a Budget")
