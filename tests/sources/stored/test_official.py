@@ -151,7 +151,7 @@ def test_a_stream_of_hugging_face_goes_on_by_its_own_state(monkeypatch: pytest.M
     datasets = pytest.importorskip("datasets", reason="not installed")
     from headrace.sources import huggingface
 
-    monkeypatch.setattr(huggingface, "SAVE_EVERY", 7)
+    monkeypatch.setattr(huggingface, "STATE_EVERY", 7)
     seen = []
 
     def note(row: Any) -> Any:
