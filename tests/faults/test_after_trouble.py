@@ -8,6 +8,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -82,14 +83,13 @@ def test_an_interrupt_at_any_moment_leaves_the_loader_whole(method: str, alarm: 
     pipe = Pipe.of(Numbers(2000)).filter(lambda x: x % 2 == 1).batch(4)
     with Loader(pipe, **{**HOW, "start_method": method}) as loader:
         for _ in range(depth(12, 500)):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0005, 0.03))
-                for _ in loader:
-                    pass
-            except Interrupted:
-                pass
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            with suppress(Interrupted):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0005, 0.03))
+                    for _ in loader:
+                        pass
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)  # (the last moment at which it may come)
             assert flat(loader) == want
 
 
