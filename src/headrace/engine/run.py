@@ -339,9 +339,9 @@ class Run:
 
     def _discard(self, reply: Reply) -> None:
         """Give back the memory of a reply that nobody will read: its epoch was abandoned."""
-        home = reply.ticket.append_to
-        if home is not None and home.slot_given_away and home.slot is not None:
-            home.slot_given_away = False  # others still read the block that it has grown in: the last of them frees it
+        block = reply.ticket.append_to
+        if block is not None and block.slot_given_away and block.slot is not None:
+            block.slot_given_away = False  # others still read the block that it has grown in: the last of them frees it
         elif reply.slot is not None:
             self.workers.release(reply.slot)
 

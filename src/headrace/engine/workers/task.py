@@ -80,7 +80,7 @@ class Task:
         """
         self.executor.header[2] = PACKING
         if self.one_by_one[stage_number]:
-            return self.pack_samples(outputs, writer, grow)
+            return self._pack_samples(outputs, writer, grow)
         alone = self.program.stages[stage_number].single and len(outputs) == 1
         head: Any
         head, buffers = codec.pack(outputs[0] if alone else outputs)
@@ -96,7 +96,7 @@ class Task:
             head = (writer.put(head), len(head))
         return head, spans, count, need, None, None, tuple(self.executor.skipped), self.seconds()
 
-    def pack_samples(
+    def _pack_samples(
         self, outputs: list[Any], writer: codec.Writer, grow: Callable[[int], codec.Writer]
     ) -> tuple[Any, ...]:
         """The same for outputs that are read one by one: by the next stage, or as samples of a stream."""
