@@ -1,7 +1,8 @@
 """Runs all tests, a few groups of them side by side: most of them wait for processes that they start.
 
 A group is a folder of tests, or several small ones: to start a pytest, and torch in it, costs more than their tests.
-The doors are two groups, torch's and the others. Each runs in a pytest of its own and in a session of its own, so that
+The doors are two groups, torch's and the others. With --deep, files that take very long are groups of their own. Each
+runs in a pytest of its own and in a session of its own, so that
 it knows which processes are its own. Whoever is free takes the next group, the longest first. A group that passes is
 one line; what a group says that does not is shown whole.
 
@@ -47,12 +48,23 @@ TOGETHER = {
 }
 """Group -> its folders, where they are several; "tests" are the files beside the folders. (Tests of benchmarks import
 headrace anew: they stay alone.)"""
+LONG_WHEN_DEEP = (
+    "tables/test_differential.py",
+    "ops/test_pack_worlds.py",
+    "doors/test_torch_interrupts.py",
+    "laws/test_law3_interrupts.py",
+    "laws/test_law3_trouble.py",
+    "laws/test_law3_snapshots.py",
+    "tables/test_cures.py",
+    "faults/test_cycles.py",
+)
+"""Begun first."""
 NOTHING_TO_RUN = 5
 """Exit code of pytest where every test of a group is deselected."""
 COUNTS = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)")
 
 
-def groups() -> dict[str, list[Path]]:
+def groups(deep: bool) -> dict[str, list[Path]]:
     """The files of each group, by its name, the longest group first."""
     found: dict[str, list[Path]] = defaultdict(list)
     group = {folder: name for name, folders in TOGETHER.items() for folder in folders}
@@ -60,8 +72,10 @@ def groups() -> dict[str, list[Path]]:
         folder = path.relative_to(TESTS).parts[0] if path.parent != TESTS else "tests"
         if folder == "doors" and path.stem.startswith("test_torch_"):
             folder = "doors torch"
-        found[group.get(folder, folder)].append(path)
-    return dict(sorted(found.items(), key=lambda item: LONGEST.index(item[0]) if item[0] in LONGEST else len(LONGEST)))
+        alone = str(path.relative_to(TESTS))
+        found[alone if deep and alone in LONG_WHEN_DEEP else group.get(folder, folder)].append(path)
+    first = [*LONG_WHEN_DEEP, *LONGEST]
+    return dict(sorted(found.items(), key=lambda item: first.index(item[0]) if item[0] in first else len(first)))
 
 
 class Runs:
@@ -134,12 +148,13 @@ class Runs:
 
 def main(options: list[str]) -> int:
     runs = Runs(options)
+    deep = os.environ.get("HEADRACE_TEST_DEPTH") == "deep"
     # The groups are sessions of their own and do not see the terminal's Ctrl-C. (Whoever runs this in the background
     # may have told it to ignore Ctrl-C; a handler also keeps the tests, which send it, from inheriting that.)
     signal.signal(signal.SIGINT, runs.stop)
     signal.signal(signal.SIGTERM, runs.stop)
     with ThreadPoolExecutor(LANES) as lanes:
-        for done in [lanes.submit(runs.run, *group) for group in groups().items()]:
+        for done in [lanes.submit(runs.run, *group) for group in groups(deep).items()]:
             done.result()
     if runs.left:
         print(f"interrupted, not run to the end: {', '.join(runs.left)}")

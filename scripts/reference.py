@@ -218,7 +218,7 @@ def cost(kind: type[Op[Any, Any]]) -> str:
         needed = [f.name for f in fields(cast(Any, kind)) if f.default is MISSING and f.default_factory is MISSING]
         try:
             return cast(str, kind(**dict.fromkeys(needed, 1)).resume)
-        except (AttributeError, HeadraceError):  # it needs more than counts
+        except (AttributeError, TypeError, ValueError, HeadraceError):  # it needs more than counts
             return "as its options say: `pipe.explain()` shows it"
     return usual_cost(kind, issubclass(kind, Source) and kind.size is not Source.size)
 

@@ -2,6 +2,8 @@
 
 * Each test is followed by a check that no process, no non-daemon thread and no named shared memory is left
   (tests/leaks.py). A test that must leave something says so: `@pytest.mark.may_leave("threads", reason="...")`.
+* Temporary files go into a folder that is removed at the end, also those that programs under test, torch's launcher and
+  the examples of the docs leave; `tmp_path` stays where pytest keeps it, for a look after a failure.
 * `no_new_fds` (opt-in, because caches are legal) checks that sockets, memfds, pidfds and pipes are given back;
   calling it inside the test, after a warm-up, starts the count again.
 * `run_script(code, *args)` runs a Python program in a fresh interpreter that sees only src; with `warm=True`, in a fork
@@ -12,9 +14,11 @@
 import faulthandler
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -47,6 +51,8 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 
 STDERR = pytest.StashKey[int]()
 """The true one: while tests run, pytest keeps what goes to descriptor 2."""
+TEMPORARY = pytest.StashKey[str]()
+"""The folder for temporary files."""
 CALL_FAILED = pytest.StashKey[bool]()
 MORE_TIME = 20
 """Times the deadline of a test that runs its full counts."""
@@ -62,6 +68,13 @@ def _deadline(item: pytest.Item) -> float:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STDERR] = os.dup(sys.stderr.fileno())
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    # (A short name: sockets of multiprocessing lie in it.)
+    os.environ["TMPDIR"] = tempfile.tempdir = config.stash[TEMPORARY] = tempfile.mkdtemp(prefix="hr-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[TEMPORARY], ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)

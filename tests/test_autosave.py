@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
+from headrace.device import ahead
 from headrace.errors import BadOption, SnapshotRefused
 from tests.conftest import RunScript
 from tests.depth import depth
@@ -34,6 +35,26 @@ def test_a_new_loader_goes_on_where_the_last_snapshot_was_written(tmp_path: Path
         rest = [repr(b) for b in loader]
     assert got[:6] + rest == whole
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 100])
+@pytest.mark.parametrize("held", [1, 2, 5])
+def test_batches_that_are_on_their_way_to_a_device_are_not_counted_as_delivered(
+    every: int, held: int, tmp_path: Path
+) -> None:
+    pipe = Pipe.of(list(range(40))).batch(4).collate()
+    for stop in range(1, 12):
+        path = tmp_path / f"{stop}.json"
+        with Loader(pipe, autosave=path, every=every) as loader:
+            got = [batch.tolist() for _, batch in zip(range(stop), ahead(loader, "cpu", held), strict=False)]
+        with Loader(pipe, autosave=path, every=every) as loader:
+            if loader.epoch == 0:
+                rest = [batch.tolist() for batch in ahead(loader, "cpu", held)]
+                again = len(got) + len(rest) - 10
+                assert 0 <= again <= every + held
+                assert got + rest[again:] == [list(range(i, i + 4)) for i in range(0, 40, 4)]
+            else:
+                assert len(got) == 10
 
 
 def test_a_broken_file_is_refused_and_named(tmp_path: Path) -> None:

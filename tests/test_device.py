@@ -4,6 +4,7 @@ import json
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from headrace.device import Ahead, AheadIterator, TorchTransfer, ahead, mapped, put
+from headrace.doors.torch.loader import DataLoader
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -218,12 +220,47 @@ def test_the_state_belongs_to_the_batch_at_hand_not_to_the_one_that_was_taken_la
             assert front + rows(again) == everything
 
 
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (1, False), (1, True)])
+def test_an_autosave_of_a_data_loader_counts_what_the_training_loop_has(
+    tmp_path: Path, workers: int, persistent: bool
+) -> None:
+    def make(path: str) -> Any:
+        return DataLoader(
+            range(40), 4, num_workers=workers, persistent_workers=persistent, autosave=tmp_path / path, every=1
+        )
+
+    def rows(tensors: Any) -> list[list[int]]:
+        return [t.tolist() for t in tensors]
+
+    everything = [[*range(i, i + 4)] for i in range(0, 40, 4)]
+    loader = make("run.json")
+    moving = iter(ahead(loader, "cpu", depth=3))
+    front = rows(next(moving) for _ in range(4))
+    assert front == everything[:4]
+    (tmp_path / "then.json").write_bytes((tmp_path / "run.json").read_bytes())
+    assert rows(make("then.json")) == everything[3:], "the fourth was on its way when the file was written"
+    moving.close()
+    plain = iter(loader)
+    assert rows(next(plain) for _ in range(4)) == everything[:4]
+    assert rows(make("run.json")) == everything[4:], "nothing is taken ahead any more"
+
+
 def test_after_the_last_batch_the_state_is_the_loaders() -> None:
     with Loader(Pipe.of(range(8)).batch(4), seed=1) as loader:
         feed = ahead(loader, "cpu")
         assert len(list(feed)) == 2
         assert feed.state_dict() == loader.state_dict()
         assert feed.state_dict()["epoch"] == 1
+
+
+def test_a_mask_that_is_not_known_is_told_only_to_those_who_ask() -> None:
+    pipe = Pipe.of(list(range(10))).batch(4).in_batch_shuffle().map(np.array)
+    with Loader(pipe, ends="pad") as loader:
+        feed = ahead(loader, "cpu")
+        for _ in feed:
+            for asked in (feed.mask, loader.mask):
+                with pytest.raises(BadOption, match="batch at the end of the pipe"):
+                    asked()
 
 
 def test_the_mask_belongs_to_the_batch_at_hand_also_when_the_loader_is_asked() -> None:

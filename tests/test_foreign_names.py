@@ -8,6 +8,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption
+from headrace.ops.shape.batch import Batch
 from headrace.pipe.verbs.helpful import FOREIGN_OPTIONS, FOREIGN_VERBS
 from headrace.plan.world import World
 from headrace.ranks.detect import explain
@@ -94,3 +95,18 @@ def test_jax_arrays_are_stacked() -> None:
     unlike = Pipe.of(range(1, 3)).map(lambda x: jax.numpy.zeros(x)).batch(2).collate()
     with pytest.raises(ValueError, match=r"jax array of shape \(1,\), sample 1 has shape \(2,\)"):
         list(Loader(unlike))
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs", "says"),
+    [
+        (str, (), r"not of type: \.map\(fn\)"),
+        ([1], (), r"not of list: Pipe\.of\(data\)"),
+        (Batch, (PIPE,), r"Batch is a class of ops: give one of them, Batch\(\.\.\.\)"),
+        (PIPE.op, (PIPE,), "is a source, which has no input"),
+        (PIPE.batch(2).op, ([1],), r"must be pipes, not list: wrap it in Pipe\.of\(\)"),
+    ],
+)
+def test_a_pipe_of_something_else_than_ops_is_refused(node: Any, inputs: tuple[Any, ...], says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        Pipe(node, *inputs)

@@ -13,8 +13,8 @@ CASE = Case(
     ),
     door=True,
     why={
-        "*": "The `Loader` of Headrace imports what worker processes need with the first `iter()` of a process; its "
-        "`DataLoader` does so when it is made. The second loader shows the rest."
+        "*": "The first loader of a process imports what worker processes need when it is made, as torch's does with "
+        "`import torch`; that is not in these figures."
     },
 )
 

@@ -3,7 +3,8 @@
 `Here` is all that an op may know of the place where it runs. `place` belongs to the running thread: errors,
 `headrace.rng()` and the memory that results are written into are found through it.
 
-**What fails.** A reader that can go on behind a bad record calls `skipper()` at its start, and gives it each error:
+**What fails.** A reader inside of `apply` or `spread` that can go on behind a bad record calls `skipper()` at its
+start, and gives it each error. (The `flow` of a source calls `here.spot.skip(here, number, error)`.)
 
     skip = skipper()
     for number, line in enumerate(stream):
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Out = TypeVar("Out")
+Wanted = TypeVar("Wanted")
 PLAIN = (type(None), bool, int, float, str, list, tuple, dict)
 """What a note may be made of. (A tuple comes back as a list.)"""
 
@@ -53,8 +55,8 @@ class Here:
         self.epoch = epoch
         self.ordinal = ordinal
         """The op's number in the graph, counted from the sources."""
-        self.strand = strand
-        self.strands = strands
+        self.strand, self.strands = strand, strands
+        """Which one this is of the streams that the source is read as, and how many there are (`Loader(strands=)`)."""
         self.emitted = 0
         """How many samples this op had emitted at the `rest()` that it is resumed from; 0 at the start of an epoch."""
         self.note: Any = None
@@ -174,6 +176,31 @@ def skipper() -> Callable[[Exception], None]:
         spot.skip(here, position, error)
 
     return skip
+
+
+def read_each(
+    wanted: Sequence[Wanted], read: Callable[[Wanted], Out], here: Here, position: int, always: bool = False
+) -> list[Out | None]:
+    """`read` of each wanted piece; None for one that fails, with `on_error="skip"`.
+
+    If all of them fail the last error is raised, so that no empty row or batch is made. `always`: make it even so.
+    """
+    if not here.lenient:
+        return [read(one) for one in wanted]
+    spot = here.spot
+    found: list[Out | None] = []
+    last, empty = len(wanted) - 1, not always
+    for number, one in enumerate(wanted):
+        spot.index = None
+        try:
+            found.append(read(one))
+            empty = False
+        except Exception as error:
+            if empty and number == last:
+                raise
+            spot.skip(spot.here or here, position, error)
+            found.append(None)
+    return found
 
 
 LARGE = 64 * 1024

@@ -58,7 +58,7 @@ class Ahead(Generic[T]):
         iterator = self._iterator
         if iterator is None or iterator.ended:
             return self._batches.state_dict()  # type: ignore[attr-defined]
-        return iterator.state
+        return iterator.handed.state
 
     def mask(self) -> list[bool] | None:
         """Of the batch that was handed over last: which samples are real, where some only fill it (ends="pad")."""
@@ -100,8 +100,9 @@ class AheadIterator(Iterator[T]):
         """Whether batches are taken ahead: not before the first one was handed over, unless `eager`."""
         self.ended = False
         """`next()` has raised StopIteration."""
-        self.state = self._state_of_loader()
-        """Of the loader, as it was when the batch that was handed over last had just been taken from it."""
+        self.handed.state = self._state_of_loader()
+        if self._epoch is not None:
+            self._epoch.handed_over = self.handed
 
     def __next__(self) -> T:
         # The first batch is handed over as soon as it is there, before others are taken.
@@ -110,7 +111,7 @@ class AheadIterator(Iterator[T]):
             self.ended = True
             raise StopIteration
         self._fills = True
-        self.state, self.handed.mask, begun, error = self._pending[0]
+        self.handed.state, self.handed.answer, self.handed.count, begun, error = self._pending[0]
         try:
             if error is not None:
                 raise error
@@ -136,16 +137,20 @@ class AheadIterator(Iterator[T]):
             except Exception as raised:
                 error = raised
             self._taken.clear()
-            pending.append(_Pending(self._state_of_loader(), self._mask_of_taken(), begun, error))
+            count = 0 if self._epoch is None else self._epoch.handed
+            pending.append(_Pending(self._state_of_loader(), self._mask_of_taken(), count, begun, error))
 
-    def _mask_of_taken(self) -> list[bool] | None:
+    def _mask_of_taken(self) -> list[bool] | BadOption | None:
         epoch = self._epoch
-        if epoch is None:
+        if epoch is not None:
+            epoch.handed_over = None
+        try:
             return self._mask_of_loader()
-        epoch.handed_over = None
-        mask = self._mask_of_loader()
-        epoch.handed_over = self.handed  # from now on the loader's mask() is that of the batch that the caller has
-        return mask
+        except BadOption as unknown:  # whoever asks for it is told
+            return unknown
+        finally:
+            if epoch is not None:
+                epoch.handed_over = self.handed  # from now on the loader's mask() is that of the caller's batch
 
     def close(self) -> None:
         """Forget what is in flight."""
@@ -158,27 +163,39 @@ class AheadIterator(Iterator[T]):
 
 
 class _Pending(NamedTuple):
-    """A batch that was taken from the loader: the loader's state and mask then, and the copy that was begun, or the
-    error that came instead."""
+    """A batch that was taken from the loader: the loader's state, mask and number of batches then, and the copy that
+    was begun, or the error that came instead."""
 
     state: Any
-    mask: list[bool] | None
+    mask: list[bool] | BadOption | None
+    taken: int
     begun: Any
     error: Exception | None
 
 
 class LastDelivered:
-    """The mask of the batch that was handed over last."""
+    """What is known of the batch that was handed over last."""
 
-    mask: list[bool] | None = None
+    state: Any = None
+    """Of the loader, as it was when this batch had just been taken from it."""
+    answer: list[bool] | BadOption | None = None
+    count = 0
+    """How many batches of the epoch were handed over."""
+
+    @property
+    def mask(self) -> list[bool] | None:
+        if isinstance(self.answer, BadOption):
+            raise self.answer
+        return self.answer
 
 
 @runtime_checkable
 class TakenAhead(Protocol):
-    """The iterator of a loader whose `mask()` can be told to answer for the batch that the caller has, when batches are
-    taken from the iterator ahead of the caller."""
+    """The iterator of a loader that can be told which batch the caller has, when batches are taken from the iterator
+    ahead of the caller: its `mask()` answers for that one, and it is the one that an autosave counts as delivered."""
 
     handed_over: LastDelivered | None
+    handed: int
 
 
 def _nothing() -> None:

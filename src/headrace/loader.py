@@ -164,7 +164,7 @@ class Loader(Generic[T]):
         if self._tuner is not None and not self._tuner.settled:
             epoch.trial = Trial(self._tuner, self._meter)
         if self._autosave is not None:
-            epoch.after_each = self._autosave.counter(self._epoch, at, partial(self.state_dict, ahead=True))
+            epoch.after_each = self._autosave.counter(self._epoch, at, partial(self._to_save, current))
         # No call between these lines: a Ctrl-C comes at calls only, so it leaves the loader before the epoch or in it.
         self._current = current
         self._began = (self._epoch, at)
@@ -247,7 +247,14 @@ class Loader(Generic[T]):
         It counts the batches that this rank has received, also after an exception. With `ahead`, in the middle of
         `next()`, the batch that is about to be handed over counts too.
         """
-        return snapshot(self.pipe, self.seed, *self.place(ahead))
+        return snapshot(self.pipe, self.seed, *self.place(ahead), self.program.head)
+
+    def _to_save(self, epoch: "weakref.ref[Epoch[T]]") -> tuple[dict[str, Any], int]:
+        """The state for an autosave, and how many batches are held by what takes them ahead of the caller."""
+        running = epoch()
+        if running is None or running.handed_over is None or running.handed_over.state is None:
+            return self.state_dict(ahead=True), 0
+        return running.handed_over.state, running.handed - running.handed_over.count
 
     def place(self, ahead: bool = False) -> tuple[int, EpochPlace | None]:
         """The epoch and where it stands (None: before it); `ahead`: after the batch that is about to be handed over."""

@@ -35,7 +35,8 @@ def _unusual(value: object, part: Callable[[Any], Any]) -> Any:
         if not isinstance(value, MutableMapping):
             return parts
         same: Any = copy.copy(value)
-        same.update(parts)
+        for key, inner in parts.items():  # (not `update`, which adds to what a Counter has, and which some refuse)
+            same[key] = inner
         return same
     if isinstance(value, tuple):
         return _tuple(value, [part(inner) for inner in value])
@@ -53,11 +54,14 @@ def _unusual(value: object, part: Callable[[Any], Any]) -> Any:
 
 
 def _tuple(value: tuple[Any, ...], parts: list[Any]) -> Any:
+    if all(map(operator.is_, value, parts)):
+        return value  # (a torch.Size is always this; some struct sequences can be made by nobody)
     kind = type(value)
-    if "n_sequence_fields" not in vars(kind):
-        return tuple.__new__(kind, parts)
-    # A struct sequence (time.struct_time, what torch.max gives) refuses tuple.__new__, and some have no constructor.
-    return value if all(map(operator.is_, value, parts)) else kind(parts)
+    if "n_sequence_fields" in vars(kind):
+        return kind(parts)  # a struct sequence (time.struct_time, what torch.max gives) refuses tuple.__new__
+    same = tuple.__new__(kind, parts)
+    getattr(same, "__dict__", {}).update(getattr(value, "__dict__", {}))
+    return same
 
 
 def is_container(value: object) -> bool:
@@ -74,10 +78,19 @@ def parts(value: object) -> Iterable[Any]:
     return value if isinstance(value, list | tuple | set | frozenset) else ()
 
 
+def data_bytes(value: object) -> int | None:
+    """How many bytes an array or tensor says that its numbers have; None for what says nothing of the kind."""
+    try:
+        size = getattr(value, "nbytes", None)
+    except RuntimeError:  # (sparse tensors know no number)
+        return None
+    return size if isinstance(size, int) else None
+
+
 def rough_bytes(value: object, depth: int = 3) -> int:
     """Roughly how many bytes a sample has, estimated from the first sixteen items of each container."""
-    size = getattr(value, "nbytes", None)
-    if isinstance(size, int):
+    size = data_bytes(value)
+    if size is not None:
         return size + 64
     if isinstance(value, str | bytes | bytearray):
         return len(value) + 64

@@ -136,9 +136,9 @@ class InputCursor(Iterator[Got]):
         """A dict that all readers of this input in one opened graph share."""
         return {}
 
-    def loader_seed(self) -> int:
-        """The seed of the whole graph."""
-        return 0
+    def origin(self) -> tuple[Any, ...]:
+        """What its samples depend on besides the epoch: inputs with the same origin give the same samples."""
+        return ()
 
 
 def indexed_input(samples: Iterator[Any]) -> Indexed | None:
@@ -170,6 +170,8 @@ class Op(Generic[In, Out]):
     """One input sample is a lot of work (a whole file): it is a ticket by itself."""
     batches: ClassVar[bool] = False
     """Each output is a whole batch already: the outputs of a stream are delivered one by one."""
+    divides: ClassVar[bool] = False
+    """A source whose `flow` gives every `here.strands`-th sample only, from `here.strand` on: `strands=` may be > 1."""
     listed: ClassVar[bool] = False
     """A source that the consumer iterates: each item is a ticket."""
     hands_on: ClassVar[bool] = False
@@ -317,6 +319,8 @@ class Flat(Op[In, Out]):
     """Any number of outputs per input sample, made from that sample alone."""
 
     __slots__ = ()
+    chooses: ClassVar[bool] = False
+    """One output per input sample, or none: a batch stays one, with fewer rows perhaps."""
     accepts = is_count
 
     def spread(self, sample: In) -> Iterator[Out]:

@@ -52,3 +52,16 @@ def test_an_option_that_is_wrong_is_one_line_and_code_2(capsys: pytest.CaptureFi
     err = capsys.readouterr().err
     assert err.startswith("headrace run: --num-replicas 3")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_a_stream_that_is_closed_takes_what_is_said_and_nothing_fails(closed: str, run_script: RunScript) -> None:
+    done = run_script(
+        f"""
+        import subprocess, sys
+        command = f"{{sys.executable}} -m headrace.cli doctor {closed}"
+        print(subprocess.run(command, shell=True, stderr=sys.stdout).returncode)
+        """
+    )
+    assert done.stdout.endswith("0\n"), done.stdout
+    assert "Traceback" not in done.stdout

@@ -76,8 +76,11 @@ def test_a_rank_that_dies_by_a_signal_gives_128_plus_its_number(headrace: Headra
     assert "rank 1 was ended by SIGKILL" in done.stderr
 
 
-def test_a_failing_hidden_rank_still_says_why(headrace: Headrace) -> None:
-    script = "echo out $RANK; echo why $RANK >&2; [ $RANK = 2 ] && exit 5; [ $RANK = 0 ] && exit 0; " + WAIT
+def test_a_failing_hidden_rank_still_says_why(headrace: Headrace, tmp_path: Path) -> None:
+    said = tmp_path / "said"  # (The failure of one rank ends the others: it waits until the first has said something.)
+    os.mkfifo(said)
+    meet = f"[ $RANK = 0 ] && echo >{said} && exit 0; [ $RANK = 2 ] && read met <{said} && exit 5; "
+    script = "echo out $RANK; echo why $RANK >&2; " + meet + WAIT
     done = headrace("run", "--num-instances", "3", "--only-output-from-instance", "0", "sh", "-c", script)
     assert done.returncode == 5
     assert done.stdout == "[rank 0] out 0\n"

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.cli import main
 from headrace.cli.snapshot import place
+from headrace.cli.subject import find
 from headrace.engine.feeds.counter import Finished
 from headrace.engine.feeds.elastic import InTurns
 from headrace.engine.feeds.positions import Position
@@ -18,9 +19,11 @@ from headrace.engine.places import RunPlace, VotedPlace, plain_epoch_place
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
 from headrace.plan.turns import Remaining
+from headrace.plan.world import World
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript
+from tests.ranks.together import together
 
 
 def save(path: Path, loader: Loader[Any], batches: int) -> Path:
@@ -50,6 +53,32 @@ def test_with_the_pipe_ops_get_names_and_the_snapshot_is_checked(
     other = save(tmp_path / "other.json", Loader(Pipe.of(range(30)).map(abs)), 2)
     assert main(["snapshot", "show", str(other), "--pipe", f"{file}:singles", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["refused"].startswith("this snapshot is of another pipe: op 1")
+
+
+def test_snapshots_of_a_counter_and_of_ranks_that_took_samples_in_turn_fit_their_pipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "shared.py"
+    file.write_text(
+        "from headrace import Loader, Pipe\n"
+        "def some(x): return x % 3 > 0\n"
+        "pipe = Pipe.of(range(60)).filter(some)\n"
+        "counted = Loader(Pipe.of(range(60)).batch(4), sharding='dynamic')\n"
+    )
+    pipe, counted = find(f"{file}:pipe").pipe, find(f"{file}:counted").target
+    assert pipe is not None
+
+    def three_steps(world: World) -> Any:
+        with Loader(pipe, world=world, workers=1, kind="thread") as loader:
+            assert len([x for _, x in zip(range(3), loader, strict=False)]) == 3
+            return loader.state_dict()
+
+    in_turn = tmp_path / "turns.json"
+    in_turn.write_text(json.dumps(together(2, three_steps, monkeypatch)[0]))
+    dynamic = save(tmp_path / "dynamic.json", counted, 2)
+    counted.close()
+    for path, name in ((in_turn, "pipe"), (dynamic, "counted")):
+        assert main(["snapshot", "show", str(path), "--pipe", f"{file}:{name}"]) == 0, capsys.readouterr().out
 
 
 def test_a_snapshot_of_the_main_program_fits_the_same_file(

@@ -50,6 +50,16 @@ def test_a_file_or_token_that_cannot_be_is_refused_with_one_line(
     assert text.count("\n") == 1
 
 
+def test_what_was_written_is_told_as_json(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(corpus.with_name("t"))
+    args = ["tokenize", str(corpus), "--out", out, "--tokenizer", "bytes", "--on-error", "skip", "--json"]
+    assert main(args) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["tokens"] == sum(len(tokens) for tokens in Loader(Pipe.tokens(out)))
+    del said["tokens"]
+    assert said == {"file": f"{out}.bin", "documents": LINES - 1, "dtype": "uint16", "left_out": 1}
+
+
 def test_blank_lines_are_not_counted_wrongly(corpus: Path) -> None:
     corpus.write_text("\n" + corpus.read_text())
     with Loader(Pipe.stored(corpus)) as loader, pytest.raises(json.JSONDecodeError) as caught:

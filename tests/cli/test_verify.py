@@ -9,6 +9,7 @@ import pytest
 
 from headrace.cli import main
 from headrace.cli.proofs import Positions, ProofOptions, cuts, prove, prove_stateful
+from headrace.cli.replay import replay
 from headrace.cli.subject import Subject, find
 from headrace.loader import Loader
 from headrace.measuring import measure
@@ -44,6 +45,12 @@ def test_json_has_every_proof(file: Path, headrace: Headrace) -> None:
         "repeat", "once, inline", "workers=1, process", "once, workers=1, process", "workers=1, thread",
         "once, workers=1, thread", "resume after 6", "resume after 13",
     ]  # fmt: skip
+
+
+def test_a_loader_that_delivers_in_any_order_is_compared_in_order() -> None:
+    loader = Loader(Pipe.of(range(200)).batch(2), workers=2, ordered=False)
+    proofs = list(prove(Subject("it", loader), ProofOptions(workers=(2,), cuts=3)))
+    assert all(proof.holds for proof in proofs), proofs
 
 
 def test_threads_that_draw_from_global_generators_are_a_remark_unless_they_were_asked_for(file: Path) -> None:
@@ -247,6 +254,28 @@ def test_single_samples_of_a_rank_fail_again_with_the_same_random_values(
     done = headrace("verify", "rolls.py:pipe", "--quarantine", name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("fails again") > 5
+
+
+def picky(x: int) -> list[int]:
+    if x % 11 == 5:
+        raise ValueError(f"sample {x}")
+    return [x] * 3
+
+
+@pytest.mark.parametrize("how", ["batches", "buckets", "windows"])
+def test_samples_of_batches_that_were_shuffled_fail_again(how: str, tmp_path: Path) -> None:
+    documents = Pipe.of(range(60)).map(picky)
+    batches = {
+        "batches": lambda: documents.batch(4),
+        "buckets": lambda: documents.sized([3] * 60).bucket(12, window=8).shuffle(),
+        "windows": lambda: documents.bucket(12, window=8),
+    }[how]()
+    pipe = batches.shuffle() if how == "batches" else batches
+    with Loader(pipe, on_error="skip", quarantine=tmp_path / "bad.jsonl") as loader:
+        list(loader)
+    proofs = list(replay(Subject("x:pipe", pipe), tmp_path / "bad.jsonl"))
+    assert len(proofs) == 5
+    assert all(proof.holds for proof in proofs), proofs
 
 
 def test_samples_that_were_repaired_are_told(tmp_path: Path, headrace: Headrace, run_script: RunScript) -> None:

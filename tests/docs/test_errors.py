@@ -92,6 +92,12 @@ def without_version() -> Any:
     return Loader(Pipe.of([1])).load_state_dict({"seed": 0})
 
 
+def other_batches() -> None:
+    loader = Loader(Pipe.of(range(20)).batch(2).enumerate())
+    next(iter(loader))
+    Loader(Pipe.of(range(20)).batch(5).enumerate()).load_state_dict(loader.state_dict())
+
+
 def shorter() -> Any:
     with Loader(Pipe.of(range(10)).batch(2), seed=1) as before:
         batches = iter(before)
@@ -203,6 +209,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "this snapshot is of another pipe: it had": other_length,
     "the snapshot was taken with seed=": lambda: resumed({}, seed=2),
     "the snapshot was taken with strands=": lambda: resumed({}, strands=3),
+    "the snapshot counts batches of": other_batches,
     "the snapshot stands at sample": shorter,
     "this is not a whole snapshot": without_version,
     "snapshot version ... is not known": lambda: resumed({"version": 99}),

@@ -14,6 +14,7 @@ import pytest
 from headrace.datapipes import SHARDING_PRIORITIES, IterDataPipe
 from headrace.datapipes.graph import set_graph_random_seed
 from headrace.datapipes.iter import IterableWrapper
+from headrace.doors.dataloader2.build import build
 from headrace.doors.dataloader2.loader import DataLoader2
 from headrace.doors.dataloader2.seeds import SeedGenerator, epoch_number
 from headrace.doors.dataloader2.services import (
@@ -23,9 +24,11 @@ from headrace.doors.dataloader2.services import (
     MultiProcessingReadingService,
     PrototypeMultiProcessingReadingService,
     ReadingServiceInterface,
+    ReadSettings,
     SequentialReadingService,
 )
 from headrace.errors import NotPicklable
+from headrace.plan.world import World
 
 
 def workers(count: int, **options: Any) -> MultiProcessingReadingService:
@@ -170,6 +173,41 @@ def test_a_users_pipe_behind_a_shard_point_runs_in_workers_the_same_for_any_numb
     assert runs[0] == runs[1] == runs[2]
     assert sorted(x for batch in runs[0][0] for x in batch) == [(x, i) for x in range(20) for i in (0, 2)]
     assert [len(batch) for batch in runs[0][0]] == [4] * 10
+
+
+class Groups(IterDataPipe[Any]):
+    """Collects three samples in a list that it was made with, and delivers them together."""
+
+    def __init__(self, *sources: Any) -> None:
+        self.sources = sources
+        self.buffer: list[Any] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        for source in self.sources:
+            for x in source:
+                self.buffer.append(x)
+                if len(self.buffer) == 3:
+                    yield list(self.buffer)
+                    self.buffer.clear()
+        if self.buffer:
+            yield list(self.buffer)
+            self.buffer.clear()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.filterwarnings("ignore:Please use `InProcessReadingService`")
+def test_copies_of_a_users_pipe_do_not_share_its_containers(count: int) -> None:
+    pipe = Groups(IterableWrapper(range(7)).sharding_filter())
+    assert read(pipe, workers(count, strands=2), epochs=2) == [[[0, 2, 4], [1, 3, 5], [6]]] * 2
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.filterwarnings("ignore:Please use `InProcessReadingService`")
+def test_what_no_shard_point_divides_is_read_once_by_a_users_pipe(count: int) -> None:
+    divided, other = IterableWrapper(range(4)).sharding_filter(), IterableWrapper("abcd")
+    assert read(Groups(divided.zip(other)), workers(count)) == [[[(0, "a"), (1, "b"), (2, "c")], [(3, "d")]]]
+    assert read(Groups(divided, other), workers(count)) == [[[0, 1, 2], [3, "a", "b"], ["c", "d"]]]
+    assert read(Groups(divided.concat(other)), workers(count)) == [[[0, 1, 2], [3, "a", "b"], ["c", "d"]]]
 
 
 class Lines(IterDataPipe[Any]):
@@ -381,6 +419,45 @@ def test_distributed_needs_torch_distributed() -> None:
         DistributedReadingService(policy="some")  # type: ignore[arg-type]
 
 
+# --- caches behind a shard point --------------------------------------------------------------------------------------
+
+
+class Unchanged(IterDataPipe[Any]):
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.source
+
+
+class Stream:
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(20))
+
+
+def drawn(number: int) -> tuple[int, float]:
+    return number, random.random()
+
+
+@pytest.mark.parametrize("data", [list(range(20)), Stream()], ids=["list", "stream"])
+@pytest.mark.parametrize("user", [False, True])
+@pytest.mark.parametrize(
+    "service", [InProcessReadingService(), workers(2), workers(2, sharding="per-worker")], ids=["none", "two", "copies"]
+)
+def test_what_is_cached_behind_a_shard_point_is_divided_and_stays(data: Any, user: bool, service: Any) -> None:
+    pipe: Any = IterableWrapper(data).sharding_filter().map(drawn).in_memory_cache()
+    first, second = read(Unchanged(pipe) if user else pipe, service, epochs=2)
+    assert sorted(number for number, _ in first) == list(range(20))
+    if user or isinstance(data, list) or service.settings(ReadSettings()).sharding == "per-worker":
+        assert first == second  # (else it stands in the consumer, behind what the workers do, and caches nothing)
+
+
+def test_a_cache_behind_a_shard_point_is_divided_among_ranks() -> None:
+    pipe = IterableWrapper(list(range(20))).sharding_filter().in_memory_cache()
+    shares = [list(build(pipe, ReadSettings(world=World(rank, 2)))) for rank in range(2)]
+    assert shares == [list(range(0, 20, 2)), list(range(1, 20, 2))]
+
+
 # --- services of the user's -------------------------------------------------------------------------------------------
 
 
@@ -416,6 +493,32 @@ def test_the_callbacks_come_in_order() -> None:
     assert calls[-2:] == ["end", "finalize"]
     assert first != second
     assert sorted(first) == list(range(20))
+
+
+def with_ends(dl: Any, epochs: int) -> Iterator[Any]:
+    """The samples of some epochs, with None where an epoch has ended."""
+    for _ in range(epochs):
+        yield from dl
+        yield None
+
+
+@pytest.mark.parametrize("read_before", range(8))
+def test_a_state_of_a_service_of_ones_own_goes_on_in_its_epoch_or_with_the_next(read_before: int) -> None:
+    pipe = IterableWrapper(range(3)).shuffle()
+    with DataLoader2(pipe, reading_service=Noting([])) as dl:
+        dl.seed(5)
+        whole = list(with_ends(dl, 3))
+    assert whole[:3] != whole[4:7]
+    with DataLoader2(pipe, reading_service=Noting([])) as dl:
+        dl.seed(5)
+        samples = with_ends(dl, 3)
+        before = [next(samples) for _ in range(read_before)]
+        state = json.loads(json.dumps(dl.state_dict()))
+    with DataLoader2.from_state(state, Noting([]), datapipe=pipe) as dl:
+        if not before:
+            dl.seed(5)
+        after = list(with_ends(dl, 2))
+    assert before + after == whole[: len(before + after)]
 
 
 class Whole(ReadingServiceInterface):
@@ -467,6 +570,17 @@ def test_a_service_with_a_state_gets_it_back() -> None:
     assert again.reading_service.reading_services[0].started == 11
     with pytest.raises(TypeError, match="Cannot restore from non-checkpointable reading service"):
         iter(DataLoader2.from_state(state, InProcessReadingService(), datapipe=pipe))
+
+
+def test_services_without_a_state_of_their_own_are_exchanged_at_will() -> None:
+    pipe = IterableWrapper(range(6))
+    dl = DataLoader2(pipe, reading_service=SequentialReadingService(InProcessReadingService(), workers(1)))
+    samples = iter(dl)
+    assert [next(samples), next(samples)] == [0, 1]
+    state = dl.state_dict()
+    dl.shutdown()
+    for service in (None, InProcessReadingService(), SequentialReadingService(InProcessReadingService())):
+        assert list(DataLoader2.from_state(state, service, datapipe=pipe)) == [2, 3, 4, 5]
 
 
 # --- seeds ------------------------------------------------------------------------------------------------------------

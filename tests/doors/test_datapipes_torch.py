@@ -362,3 +362,11 @@ def test_folders_out_of_a_pipe_are_listed(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert [Path(p).name for p in files] == ["a.txt", "b.txt"]
     assert list(pickle.loads(pickle.dumps(folders.list_files()))) == list(folders.list_files())
+
+
+def test_a_cache_that_was_filled_before_its_graph_is_divided_gives_each_share_its_own_samples() -> None:
+    pipe = IterableWrapper(list(range(6))).sharding_filter().in_memory_cache()
+    assert list(pipe) == list(range(6))
+    for number in range(2):
+        settings.apply_sharding(pipe, 2, number)
+        assert list(pipe) == list(range(number, 6, 2))

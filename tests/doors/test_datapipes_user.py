@@ -159,6 +159,59 @@ def test_direct_iteration_needs_no_loader_and_may_be_nested() -> None:
     assert [next(first), next(second), next(first)] == ["10", "10", "11"]
 
 
+class Unpacked(IterDataPipe[Any]):
+    """Its length depends on how its source was made."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.batches:
+            yield from batch
+
+    def __len__(self) -> int:
+        return len(self.batches) * int(self.batches.batch_size)
+
+
+def test_a_length_that_depends_on_more_than_the_lengths_of_its_sources_gets_in_no_ones_way() -> None:
+    pipe = Unpacked(IterableWrapper(range(4)).batch(2))
+    assert len(pipe) == 4
+    assert list(pipe.map(str)) == list(DataLoader2(pipe.map(str))) == ["0", "1", "2", "3"]
+
+
+class Pairs(IterDataPipe[Any]):
+    """Has a list that an iteration left in the middle does not empty; that is what reset() does."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.kept: list[Any] = []
+        self.resets = 0
+
+    def reset(self) -> None:
+        self.kept = []
+        self.resets += 1
+
+    def __iter__(self) -> Iterator[Any]:
+        for x in self.source:
+            self.kept.append(x)
+            if len(self.kept) == 2:
+                yield tuple(self.kept)
+                self.kept.clear()
+
+
+def test_reset_is_called_when_an_iteration_begins() -> None:
+    pairs = Pairs(IterableWrapper(range(5)))
+    begun = iter(pairs)
+    assert pairs.resets == 0
+    assert next(begun) == (0, 1)
+    assert pairs.resets == 1
+    assert list(pairs) == list(pairs) == [(0, 1), (2, 3)]
+    assert pairs.resets == 3
+    assert list(pairs.map(str)) == ["(0, 1)", "(2, 3)"]
+    upwards = OwnIterator(3)
+    assert list(upwards) == list(upwards) == [1, 2, 3]
+
+
 def test_each_direct_iteration_has_a_new_order() -> None:
     pipe = IterableWrapper(range(50)).shuffle()
     first, second = list(pipe), list(pipe)
@@ -226,6 +279,20 @@ def test_a_table_answers_by_key_and_as_a_stream() -> None:
     assert (left[3], right[3]) == (9, -9)
     cached = squares.in_memory_cache()
     assert (cached[2], cached[2], len(cached)) == (4, 4, 6)
+
+
+class Doubled(MapDataPipe[Any]):
+    """Answers to any key, so that it has no length."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return key * 2
+
+
+def test_a_table_without_a_length_is_asked_by_key_only() -> None:
+    assert list(IterableWrapper("ab").zip_with_map(Doubled(), key_fn=str)) == [("a", "aa"), ("b", "bb")]
+    for ask in (len, list, Doubled.to_iter_datapipe, DataLoader2):
+        with pytest.raises(TypeError, match=r"object of type 'Doubled' has no len\(\)"):
+            list(ask(Doubled()))
 
 
 def test_a_position_outside_a_table_is_an_error() -> None:

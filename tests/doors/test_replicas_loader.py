@@ -191,6 +191,19 @@ def test_a_collate_function_sees_one_micro_batch_of_a_batch_sampler_at_a_time(
     assert len(loader) == len(wanted)
 
 
+def test_fields_of_micro_batches_are_joined_by_name_in_whatever_order_they_come() -> None:
+    rows: list[Any] = [{"x": 0, "y": 10}, {"y": 11, "x": 1}]
+    options = Options().deviceIterations(2)
+    loader = DataLoader(
+        options, rows, batch_sampler=[[0], [1]], collate_fn=lambda samples: ([default_collate(samples)],)
+    )
+    (([step],),) = loader
+    assert {name: column.tolist() for name, column in step.items()} == {"x": [0, 1], "y": [10, 11]}
+    loader = DataLoader(options, [{"x": 0}, {"y": 1}], batch_sampler=[[0], [1]], collate_fn=default_collate)
+    with pytest.raises(BadOption, match=r"micro-batches with the keys \['x'\] and \['y'\] cannot be joined"):
+        next(iter(loader))
+
+
 @pytest.mark.parametrize(
     ("collate", "told"),
     [

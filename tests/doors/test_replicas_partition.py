@@ -184,3 +184,17 @@ def test_random_values_differ_between_processes() -> None:
         for p in range(2)
     ]
     assert len({*drawn[0], *drawn[1]}) == 4
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_after_a_resume_the_mask_is_that_of_the_step_at_hand(step: int) -> None:
+    """Two processes share 25 samples in steps of 6: the one sample too many makes the last full step two short ones."""
+    for process in range(2):
+        begun = loaders(25, 6, 2, drop_last=False)[process]
+        steps = iter(begun)
+        for _ in range(step):
+            next(steps)
+        again = loaders(25, 6, 2, drop_last=False)[process]
+        again.load_state_dict(begun.state_dict())
+        left = [(len(batch), again.mask) for batch in again]
+        assert left == [(size, [True] * size) for size in (6, 4 - process, 3)[step:]]

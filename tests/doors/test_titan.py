@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Pipe
 from headrace.doors.titan.loader import TitanBatches, titan_dataloader
-from headrace.errors import MissingExtra
+from headrace.errors import BadOption, MissingExtra
 from headrace.ops.text.labels import flattened, shifted
 
 torch = pytest.importorskip("torch")
@@ -54,6 +54,34 @@ def test_finite_data_ends_on_all_ranks_at_one_step_and_goes_on_at_another_degree
     rest, _ = steps(plain, 4, saved)
     assert first + rest == whole
     assert steps(lambda rank, ranks: plain(rank, ranks, workers=1), 1)[0] == whole
+
+
+def test_repeated_data_of_less_than_a_step_is_refused() -> None:
+    """It would be read for ever, without a batch."""
+    few = Pipe.of([np.full(8, 1, np.int32)]).sized([8]).pack(LENGTH, how="fit", window=32)
+    loader = TitanBatches(
+        few, rows=2, dp_rank=0, dp_world_size=2, seed=1, workers=0, length=LENGTH, repeat=True
+    )  # fmt: skip
+    with pytest.raises(BadOption, match="fewer rows than one step of all ranks"):
+        next(iter(loader))
+    loader.close()
+
+
+def test_data_that_is_repeated_goes_on_from_the_end_of_an_epoch() -> None:
+    def make() -> TitanBatches:
+        return TitanBatches(
+            rows(None, LENGTH), rows=8, dp_rank=0, dp_world_size=1, seed=1, workers=0, length=LENGTH, repeat=True
+        )
+
+    many = len(steps(plain, 1)[0])
+    first, again = make(), make()
+    batches = iter(first)
+    for _ in range(many):
+        next(batches)
+    again.load_state_dict(first.state_dict())
+    assert torch.equal(next(iter(again))[1], next(batches)[1])
+    first.close()
+    again.close()
 
 
 def test_data_that_is_repeated_has_no_end() -> None:

@@ -403,10 +403,61 @@ def test_a_stop_iteration_of_user_code_does_not_end_the_epoch_in_silence(workers
         assert list(it)[:2] == [3, 4]
 
 
+class Noting:
+    """A batch sampler that counts what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for number in range(20):
+            self.asked += 1
+            yield [number]
+
+
+@pytest.mark.parametrize("ahead", [None, 1, 2, 3])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_a_sampler_is_asked_at_the_moments_at_which_torch_asks_it(workers: int, ahead: int | None) -> None:
+    def moments(kind: Any) -> list[int]:
+        noting = Noting()
+        ahead_of = {"prefetch_factor": ahead} if workers else {}
+        it = iter(kind(range(20), batch_sampler=noting, num_workers=workers, **ahead_of))
+        return [noting.asked, *(noting.asked for _ in zip(range(5), it, strict=False))]
+
+    assert moments(DataLoader) == moments(TorchLoader)
+
+
 def stops_at_two(sample: int) -> int:
     if sample == 2:
         raise StopIteration
     return sample
+
+
+class Fed(IterableDataset[int]):
+    """Is its own iterator, as one that is fed by a queue: it ends at a mark, and goes on behind it when asked again."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        if self.at % 4 == 0:
+            raise StopIteration
+        return self.at
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("options", [{"batch_size": None}, {"batch_size": 2}, {"batch_size": 2, "drop_last": True}])
+def test_an_iterator_that_has_ended_is_not_asked_again(options: dict[str, Any], workers: int) -> None:
+    def epochs(kind: Any, **more: Any) -> list[list[Any]]:
+        loader = kind(Fed(), num_workers=workers, persistent_workers=workers > 0, **options, **more)
+        return [[np.asarray(batch).tolist() for batch in loader] for _ in range(3)]
+
+    assert epochs(DataLoader) == epochs(TorchLoader) == epochs(DataLoader, shard="auto")
+    assert [len(epoch) for epoch in epochs(DataLoader, shuffle_window=2)] == list(map(len, epochs(TorchLoader)))
 
 
 def test_an_error_of_worker_init_fn_is_raised() -> None:

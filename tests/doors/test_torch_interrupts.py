@@ -71,7 +71,7 @@ def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, workers
     chance = random.Random(f"{name} {workers}")
     counter, whole = Moment(float("inf"), Interrupt()), []
     read(counter, iter(MAKE[name](workers)), whole)
-    for _ in range(depth(12 if workers == 0 else 3, 400)):
+    for _ in range(depth(12 if workers == 0 else 3, 100)):
         error = chance.choice([KeyboardInterrupt(), Interrupt()])
         moment, got, loader = Moment(chance.randrange(counter.seen), error), [], MAKE[name](workers)
         it = iter(loader)

@@ -55,6 +55,30 @@ class Passes(IterableDataset[Any]):
         self.resumed, self.epoch = state["at"], state["epoch"]
 
 
+class Late(Passes):
+    """Begins anew at the start of an epoch, not at the end of the one before."""
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        self.at, self.resumed = self.resumed, 0
+        while self.at < 6:
+            self.at += 1
+            yield self.at, self.epoch
+
+
+class Early(Late):
+    """The same, by an `__iter__` that runs at once."""
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        self.at, self.resumed = self.resumed, 0
+
+        def samples() -> Iterator[tuple[int, int]]:
+            while self.at < 6:
+                self.at += 1
+                yield self.at, self.epoch
+
+        return samples()
+
+
 class Itself(IterableDataset[Any]):
     """Is its own iterator, and goes on where it was left."""
 
@@ -137,6 +161,44 @@ def test_the_state_at_the_end_of_an_epoch_holds_what_datasets_keep(make: Any, wo
     again.load_state_dict(state)
     assert list(again) == second
     assert list(again) == third
+
+
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, True)])
+def test_the_state_of_the_epoch_before_is_not_taken_for_that_of_this_one(workers: int, persistent: bool) -> None:
+    """A generator function runs when its first sample is asked for: until then the dataset stands at its old end."""
+    first = loader(Late(), workers, persistent)
+    list(first)
+    it = iter(first)
+    for _ in range(max(1, workers)):
+        next(it)
+    state = first.state_dict()
+    rest = list(it)
+    again = loader(Late(), workers, persistent)
+    again.load_state_dict(state)
+    assert list(again) == rest
+    assert len(rest) == 5 * max(1, workers)
+
+
+@pytest.mark.parametrize("make", [Passes, Late, Early])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_that_stands_at_its_old_end_begins_the_next_epoch(make: Any, workers: int) -> None:
+    """Whether it goes back to its start at the end of an epoch or at the beginning of the next."""
+    first = loader(make(), workers, persistent=workers > 0)
+    list(first)
+    states = [first.state_dict()]
+    it = iter(first)
+    states.append(first.state_dict())
+    second = []
+    for batch in it:
+        second.append(batch)
+        states.append(first.state_dict())
+    third = list(first)
+    assert len(second) == len(third) == 6 * max(1, workers)
+    for seen, state in enumerate(states, start=-1):
+        again = loader(make(), workers, persistent=workers > 0)
+        again.load_state_dict(json.loads(json.dumps(state)))
+        assert list(again) == second[max(0, seen) :], f"after {seen}"
+        assert list(again) == third, f"after {seen}"
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -179,16 +179,20 @@ class Drawn(Dataset[float]):
         return index + random.random() / 2
 
 
-@pytest.mark.parametrize("reproducible", [False, True])
+FOLLOWED: dict[str, Callable[..., Any]] = {
+    "in any order": partial(DataLoader, range(7), 3, shuffle=True),
+    "with random values": partial(DataLoader, Drawn(), 3, shuffle=True, reproducible=True),
+    "shuffled in windows": partial(DataLoader, data.Span(0, 7), 3, shard="auto", shuffle_window=5),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
 @pytest.mark.parametrize(("before", "after"), [(2, 0), (0, 2), (2, 3), (2, -2), (-2, 2)])
-def test_later_epochs_follow_whether_workers_stay_or_not(before: int, after: int, reproducible: bool) -> None:
+def test_later_epochs_follow_whether_workers_stay_or_not(before: int, after: int, name: str) -> None:
     """A negative number: so many workers, which end with each epoch."""
 
     def make(workers: int) -> Any:
-        return DataLoader(
-            Drawn() if reproducible else range(7), 3, shuffle=True, num_workers=abs(workers), generator=seeded(),
-            persistent_workers=workers > 0, reproducible=reproducible,
-        )  # fmt: skip
+        return FOLLOWED[name](num_workers=abs(workers), generator=seeded(), persistent_workers=workers > 0)
 
     loader = make(before)
     whole = [batches(loader) for _ in range(5)]
@@ -244,6 +248,44 @@ def test_a_state_between_epochs_starts_the_next_one() -> None:
     again.load_state_dict(state)
     assert again.state_dict() == state
     assert batches(again) == second != first
+
+
+def of_ranks() -> Any:
+    loader = DataLoader(range(12), 2, sampler=DistributedSampler(range(12), 2, 1))
+    return loader, loader.sampler.set_epoch  # type: ignore[attr-defined]
+
+
+def of_a_stated_sampler() -> Any:
+    loader = DataLoader(range(12), 2, sampler=data.Resumable(12))
+    return loader, lambda epoch: loader.sampler.load_state_dict({"turn": epoch})  # type: ignore[attr-defined]
+
+
+def of_a_generator() -> Any:
+    loader = DataLoader(range(12), 2, shuffle=True, generator=seeded())
+    return loader, loader.generator.manual_seed  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["ended", "said to be over"])
+@pytest.mark.parametrize("make", [of_ranks, of_a_stated_sampler, of_a_generator])
+def test_what_a_program_sets_before_the_next_epoch_holds_after_a_state_between_epochs(
+    make: Any, finished: bool
+) -> None:
+    """Programs call `sampler.set_epoch(epoch)` or seed a generator at the start of each epoch, in the same loop."""
+    loader, begin = make()
+    begin(1)
+    it = iter(loader)
+    for _ in range(len(loader)):
+        next(it)
+    state = {**loader.state_dict(), "_iterator_finished": True}
+    assert list(it) == []
+    if not finished:
+        state = loader.state_dict()
+    begin(5)
+    following = batches(loader)
+    again, begin = make()
+    again.load_state_dict(state)
+    begin(5)
+    assert batches(again) == following
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -358,6 +400,93 @@ def test_another_batch_size_goes_on_at_the_same_sample() -> None:
     rest = [b.tolist() for b in again]
     assert [len(b) for b in rest] == [3, 3, 2]
     assert sorted([*early, *(i for b in rest for i in b)]) == list(range(12))
+
+
+def test_batches_that_came_before_their_turn_are_not_counted_by_another_batch_size() -> None:
+    """They are known by their numbers."""
+
+    def make(size: int | None, opened: bool) -> Any:
+        return DataLoader(Slow(opened), size, num_workers=2, in_order=False)
+
+    loader = make(2, opened=False)
+    it = iter(loader)
+    early = next(it).tolist()
+    loader.dataset.gate.fill_(1)
+    state = loader.state_dict()
+    for size in (None, 1, 3):
+        other = make(size, opened=True)
+        other.load_state_dict(state)
+        with pytest.raises(SnapshotRefused, match="the batch_size that it was taken with"):
+            iter(other)
+    again = make(2, opened=True)
+    again.load_state_dict(state)
+    assert sorted([*early, *torch.cat(list(again)).tolist()]) == list(range(12))
+
+
+def test_a_batch_sampler_that_gives_other_batches_than_before_is_refused() -> None:
+    def make(size: int) -> Any:
+        return DataLoader(range(12), batch_sampler=[[*range(i, i + size)] for i in range(0, 12, size)])
+
+    loader = make(2)
+    it = iter(loader)
+    next(it), next(it)
+    other = make(4)
+    other.load_state_dict(loader.state_dict())
+    with pytest.raises(SnapshotRefused, match="had 4 samples, and the sampler gives 8 in as many now"):
+        iter(other)
+
+
+def _random(seed: int = 1) -> RandomSampler:
+    return RandomSampler(range(9), generator=seeded(seed))
+
+
+WITHIN: dict[str, Callable[[], dict[str, Any]]] = {
+    "a sampler of a sampler": lambda: {"batch_size": 2, "sampler": data.Reads(sampler=_random())},
+    "a sampler of a sampler of a sampler": lambda: {
+        "batch_size": 2, "sampler": data.Reads(sampler=data.Reads(sampler=_random()))
+    },
+    "a batch sampler of a batch sampler": lambda: {
+        "batch_sampler": data.Reads(batch_sampler=BatchSampler(_random(), 2, drop_last=False))
+    },
+    "batches as samples": lambda: {"batch_size": None, "sampler": BatchSampler(_random(), 2, drop_last=False)},
+    "torch's generator": lambda: {"batch_size": 2, "sampler": data.Draws(seeded())},
+    "numpy's generator": lambda: {"batch_size": 2, "sampler": data.Draws(np.random.default_rng(3))},
+    "numpy's bits": lambda: {"batch_size": 2, "sampler": data.Draws(np.random.Philox(3))},
+    "numpy's old generator": lambda: {"batch_size": 2, "sampler": data.Draws(np.random.RandomState(3))},
+    "Python's generator": lambda: {"batch_size": 2, "sampler": data.Draws(random.Random(3))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHIN)
+@pytest.mark.parametrize("between", [False, True])
+def test_generators_inside_of_samplers_go_on_in_later_epochs(name: str, between: bool) -> None:
+    def make() -> Any:
+        return DataLoader(np.arange(9), collate_fn=np.array, **WITHIN[name]())
+
+    whole = make()
+    for _ in range(2):
+        list(whole)
+    third, fourth = batches(whole), batches(whole)
+    loader = make()
+    for _ in range(2):
+        list(loader)
+    front = []
+    if not between:
+        it = iter(loader)
+        front = [plain(next(it)), plain(next(it))]
+    state = json.loads(json.dumps(loader.state_dict()))
+    again = make()
+    again.load_state_dict(state)
+    assert front + batches(again) == third
+    assert batches(again) == fourth
+
+
+def test_batches_as_samples_hold_the_global_generator_that_their_order_was_drawn_from() -> None:
+    resumes(
+        lambda w: DataLoader(
+            np.arange(9), None, sampler=BatchSampler(RandomSampler(range(9)), 2, drop_last=False), num_workers=w
+        ), 0, 0,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("generator", [None, 3])

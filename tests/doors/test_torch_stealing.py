@@ -1,5 +1,6 @@
 """Whoever is free takes the next batch, as long as nobody can tell: what arrives is torch's to the bit in any case."""
 
+import contextlib
 import os
 import random
 import signal
@@ -133,27 +134,34 @@ def test_what_arrives_is_what_torch_gives(
 
 
 class Meets(Dataset[int]):
-    """Sample 10 waits until sample 20 is made; with two workers that belongs to the same one."""
+    """Sample 10 waits until sample 20 or 22 is made; with two workers torch gives all three to the same one.
 
-    def __init__(self, pipe: Path) -> None:
-        self.pipe = pipe
-        os.mkfifo(pipe)
+    (One more may wait in that worker's socket already, and nobody can take it from there: two are more than that.)
+    """
+
+    def __init__(self) -> None:
+        self.waits, self.wakes = os.pipe()
+
+    def close(self) -> None:
+        os.close(self.waits)
+        os.close(self.wakes)
 
     def __len__(self) -> int:
         return 30
 
     def __getitem__(self, index: int) -> int:
         if index == 10:
-            self.pipe.read_bytes()
-        if index == 20:
-            self.pipe.write_bytes(b"made")
+            os.read(self.waits, 1)
+        if index in (20, 22):
+            os.write(self.wakes, b".")
         return index
 
 
-def test_a_free_worker_makes_what_belongs_to_a_busy_one(tmp_path: Path) -> None:
-    loader = DataLoader(Meets(tmp_path / "pipe"), batch_size=None, num_workers=2, timeout=60)
-    assert list(loader) == list(range(30))
-    assert "reproducible" not in loader.stats().advice
+def test_a_free_worker_makes_what_belongs_to_a_busy_one() -> None:
+    with contextlib.closing(Meets()) as meets:
+        loader = DataLoader(meets, batch_size=None, num_workers=2, timeout=60, multiprocessing_context="fork")
+        assert list(loader) == list(range(30))
+        assert "reproducible" not in loader.stats().advice
 
 
 def test_advice_says_what_holds_the_others_up() -> None:

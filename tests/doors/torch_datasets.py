@@ -236,3 +236,35 @@ def joined(samples: list[Any]) -> str:
 
 def second_to_front(samples: list[Any]) -> Any:
     return samples[::-1], len(samples)
+
+
+class Reads:
+    """A sampler that gives what another one gives, kept under this name."""
+
+    def __init__(self, **inner: Any) -> None:
+        vars(self).update(inner)
+
+    def __iter__(self) -> Any:
+        (inner,) = vars(self).values()
+        yield from inner
+
+
+class Draws:
+    """A sampler with a generator of its own."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __iter__(self) -> Any:
+        for _ in range(9):
+            yield self.draw() % 9
+
+    def draw(self) -> int:
+        source = self.source
+        if isinstance(source, torch.Generator):
+            return int(torch.randint(1000, (), generator=source))
+        raw = getattr(source, "random_raw", None)
+        return int(raw() if raw is not None else 1000 * source.random())
+
+    def __len__(self) -> int:
+        return 9

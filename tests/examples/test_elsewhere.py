@@ -57,7 +57,7 @@ def test_threads_need_nothing_of_linux(system: str, run_script: RunScript) -> No
 
 
 def test_worker_processes_are_refused_with_what_to_do(run_script: RunScript) -> None:
-    program = "from headrace import Loader, Pipe\nlist(Loader(Pipe.of(range(4)), workers=2))"
+    program = "from headrace import Loader, Pipe\nLoader(Pipe.of(range(4)), workers=2)"
     done = run_script(MACOS + program)
     assert done.returncode == 1
     assert "BadOption: worker processes need Linux" in done.stderr

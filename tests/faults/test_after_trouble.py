@@ -6,6 +6,7 @@ Every loader here has a time-out, so that a hang is a failure of the test and no
 import importlib
 import os
 import random
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from headrace import Loader, Pipe
+from headrace.engine.workers.process import fork_server
+from headrace.engine.workers.process.start import StartedWorker
 from headrace.errors import Closed, PoisonSample, WorkerDied
 from headrace.memory import arena
 from headrace.op import Op
@@ -222,3 +225,42 @@ def test_the_error_of_one_worker_init_comes_every_time() -> None:
         for _ in range(3):
             with pytest.raises(ValueError, match="not this one"):
                 list(loader)
+
+
+@pytest.mark.parametrize("method", ["server", "fork"])
+def test_an_interrupt_while_workers_end_leaves_no_zombie(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = Loader(Pipe.of(Numbers(40)).batch(4), workers=3, start_method=method, timeout=30)
+    next(iter(loader))
+    pids = loader.worker_pids()
+
+    def interrupted(_: StartedWorker) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StartedWorker, "status", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loader.close()
+    loader.close()
+    if method == "server":
+        assert fork_server.COMMON.now is not None
+        fork_server.COMMON.now.status(pids[0])  # (the server has heard of all that had ended before it was asked)
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+@pytest.mark.timeout(20)
+def test_a_fork_server_reaps_workers_that_nobody_asks_about() -> None:
+    with Loader(Pipe.of(Numbers(400)).batch(4), workers=2, start_method="server", timeout=30) as loader:
+        batches = iter(loader)
+        next(batches)
+        server, (pid, _) = fork_server.COMMON.now, loader.worker_pids()
+        assert server is not None
+        ended = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        try:
+            assert select.select([ended], [], [], 10)[0]
+        finally:
+            os.close(ended)
+        server.status(1)  # no worker of its own
+        assert not os.path.exists(f"/proc/{pid}")
+        assert server.status(pid) == -signal.SIGKILL
+        list(batches)

@@ -90,7 +90,9 @@ def test_an_exception_while_the_consumer_unpickles_costs_its_own_batch(method: s
         (deadly.exits_with_3, "exited with code 3"),
     ],
 )
-def test_a_death_inside_a_sample_names_the_sample_and_how(method: str, bad: Any, how: str) -> None:
+def test_a_death_inside_a_sample_names_the_sample_and_how(
+    method: str, bad: Any, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with load(method, bad) as loader:
         batches = iter(loader)
         with pytest.raises(PoisonSample, match=f"position 13 ended its worker twice: it {how}"):
@@ -100,15 +102,19 @@ def test_a_death_inside_a_sample_names_the_sample_and_how(method: str, bad: Any,
         with load(method, bad, on_poison="skip") as loader:
             assert list(loader) == WITHOUT
             assert loader.stats().retries == 2
+        assert f"the sample at position 13 is left out: its worker {how}, twice" in caplog.text
 
 
 @pytest.mark.parametrize("on_poison", ["raise", "skip"])
-def test_a_death_inside_an_op_on_a_batch_is_held_against_the_batch(method: str, on_poison: str) -> None:
+def test_a_death_inside_an_op_on_a_batch_is_held_against_the_batch(
+    method: str, on_poison: str, caplog: pytest.LogCaptureFixture
+) -> None:
     for pipe in (Pipe.of(Numbers()).batch(4), Pipe.of(Numbers()).filter(deadly.is_number).batch(4)):
         how: Any = {"workers": METHODS[method], "start_method": method, "timeout": 30, "on_poison": on_poison}
         with Loader(pipe.map(deadly.ends_with_the_bad_one), **how) as loader:
             if on_poison == "skip":
                 assert list(loader) == [*BATCHES[:3], *BATCHES[4:]]
+                assert "a batch whose op ended its worker twice is left out" in caplog.text
             else:
                 with pytest.raises(PoisonSample, match="whole batch ended its worker twice: it exited with code 3"):
                     read_what_there_is(iter(loader))

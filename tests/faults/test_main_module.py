@@ -149,3 +149,19 @@ def test_classes_of_a_namespace_that_is_no_module_come_back_as_themselves(run_sc
         method,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_variable_may_be_called_as_a_module_of_torchs_that_cannot_be_pickled(run_script: RunScript) -> None:
+    done = run_script(
+        """
+        import torch
+        from headrace import Loader, Pipe
+        classes, ops, backends = ["cat", "dog"], [1], {"a": 2}
+        def load(name):
+            return torch.zeros(2), classes.index(name), ops[0], backends["a"]
+        with Loader(Pipe.of(["dog"]).map(load), workers=1, timeout=30) as loader:
+            assert [sample[1:] for sample in loader] == [(1, 1, 2)]
+        """,
+        warm=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -205,3 +205,12 @@ def test_a_budget_says_which_sample_was_one_too_many() -> None:
             pytest.raises(TooManyErrors, match=r"^3 samples .*Budget\(count=2.*at position 23 in map.*ValueError: 23"),
         ):
             list(loader)
+
+
+@pytest.mark.parametrize("buffer_size", [20, 500])
+def test_a_fraction_is_one_of_the_samples_that_a_stream_has_read(buffer_size: int) -> None:
+    pipe = Pipe.of(stream(700)).map(fails).shuffle(buffer_size=buffer_size)
+    for kind in ("inline", "fork1"):
+        got, end, skipped = run(pipe, on_error=Budget(fraction=0.15), **KINDS[kind])
+        assert (sorted(got), end, skipped) == ([x for x in range(700) if x % 10 != 3], "", 70), kind
+        assert "more than" in run(pipe, on_error=Budget(fraction=0.05), **KINDS[kind])[1], kind

@@ -120,3 +120,34 @@ def test_an_interrupt_while_handlers_are_put_away_leaves_them_as_they_were(monke
         pass
     assert not start._handlers
     assert signal.getsignal(signal.SIGINT) is former
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_an_interrupt_while_handlers_change_leaves_all_as_they_were(
+    moment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three handlers are put away and come back; the interrupt comes behind one of these six changes."""
+    real, changes = signal.signal, [0]
+    numbers = (signal.SIGINT, signal.SIGUSR1, signal.SIGALRM)
+    former = {number: real(number, lambda *_: None) for number in numbers}
+    mine = {number: signal.getsignal(number) for number in numbers}
+
+    def interrupted(*args: Any) -> Any:
+        result = real(*args)
+        if args[0] in numbers:
+            changes[0] += 1
+            if changes[0] == moment + 1:
+                raise KeyboardInterrupt
+        return result
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(signal, "signal", interrupted)
+            with pytest.raises(KeyboardInterrupt), signals_held():
+                pass
+        assert not start._handlers
+        assert {number: signal.getsignal(number) for number in numbers} == mine
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {*numbers}
+    finally:
+        for number, handler in former.items():
+            real(number, handler)

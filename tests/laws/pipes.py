@@ -21,6 +21,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "forkserver2": {"workers": 2, "start_method": "forkserver"},
     "spawn2": {"workers": 2, "start_method": "spawn"},
 }
+SEEDED = tuple(name for name, how in KINDS.items() if how.get("kind") != "thread")
+"""Those in which the global generators are seeded for each ticket."""
 CHEAP = ("inline", "thread3", "fork1", "fork2", "fork5", "server3")
 
 

@@ -116,8 +116,10 @@ def test_after_trouble_of_the_engine_at_any_reply_nothing_is_lost(
     for number in range(0, 40, depth(13, 1)):
         got: list[str] = []
         workers = ScriptedWorkers(Script(number, fails={number: trouble}))
-        with monkeypatch.context() as patch, Loader(pipe, seed=3, workers=2, kind="thread") as loader:
-            patch.setattr("headrace.engine.pool.make", lambda policy, w=workers: w)
+        with monkeypatch.context() as patch:
+            patch.setattr("headrace.engine.pool.maker", lambda policy, w=workers: lambda: w)
+            scripted = Loader(pipe, seed=3, workers=2, kind="thread")
+        with scripted as loader:
             samples = iter(loader)
             try:
                 got.extend(shown(sample) for sample in samples)

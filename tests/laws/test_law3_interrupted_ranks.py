@@ -65,7 +65,7 @@ def test_a_rank_that_votes_may_be_interrupted_at_any_moment(name: str, monkeypat
     counter = Moment(float("inf"), Interrupt())
     whole = [got for got, _ in voted(name, monkeypatch, None, counter)]
     chance = random.Random(name)
-    for _ in range(depth(4, 400)):
+    for _ in range(depth(4, 120)):
         error = chance.choice([KeyboardInterrupt(), Interrupt()])
         moment = Moment(chance.randrange(counter.seen), error)
         (mine, state), (others, _) = voted(name, monkeypatch, None, moment)
@@ -86,7 +86,7 @@ def test_a_rank_that_takes_blocks_from_a_counter_may_be_interrupted_at_any_momen
     moments, _ = moments_of(job.epochs[0])
     job.close()
     chance = random.Random(shape)
-    for _ in range(depth(2, 400)):
+    for _ in range(depth(2, 120)):
         moment = Moment(chance.randrange(moments), chance.choice([KeyboardInterrupt(), Interrupt()]))
         job, got = Job(pipe, RANKS), []
         for _ in range(chance.randrange(9)):

@@ -35,7 +35,7 @@ def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, kind: s
     how = KINDS[kind]
     with Loader(PIPES[name], seed=3, **how) as loader:
         moments, whole = moments_of(iter(loader))
-    for _ in range(depth(6 if kind == "inline" else 2, 350)):
+    for _ in range(depth(6 if kind == "inline" else 2, 90)):
         error = chance.choice([KeyboardInterrupt(), Interrupt()])
         moment = Moment(chance.randrange(moments), error)
         got: list[str] = []

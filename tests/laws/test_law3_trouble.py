@@ -166,7 +166,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @pytest.mark.timeout(depth(120, 3000))
-@settings(max_examples=depth(15, 1500))
+@settings(max_examples=depth(15, 600))
 @given(cases())
 def test_after_any_trouble_delivered_and_rest_are_everything_once_in_order(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from headrace import Loader, Pipe, World
 from headrace.errors import BadOption, SnapshotRefused
 from tests.depth import depth
 from tests.laws.pipes import Numbers, double, keyed, stream
+from tests.ranks.together import together
 
 N = 120
 COLUMNS = {"k": np.arange(N), "x": np.arange(N) / 2}
@@ -124,3 +125,53 @@ def test_single_samples_of_which_some_were_left_out_are_refused_in_another_world
     other = Loader(pipe, seed=3, on_error="skip", world=World(rank=0, ranks=2))
     with other, pytest.raises(SnapshotRefused, match="left out"):
         other.load_state_dict(state)
+
+
+WHOLE_BATCHES: dict[str, Any] = {
+    "batches of batches": lambda size: Pipe.of(Numbers(N)).batch(size).batch(2),
+    "put together": lambda size: Pipe.of(Numbers(N)).batch(size).concat(Pipe.of(Numbers(9)).batch(size)),
+    "the first few": lambda size: Pipe.of(Numbers(N)).batch(size).header(1000),
+    "numbered": lambda size: Pipe.of(Numbers(N)).batch(size).enumerate(),
+    "shuffled in a buffer": lambda size: Pipe.of(stream(N)).batch(size).shuffle(buffer_size=3),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_BATCHES)
+def test_a_place_that_counts_batches_is_refused_with_batches_of_another_size(name: str) -> None:
+    first = Loader(WHOLE_BATCHES[name](4), seed=3)
+    for _ in zip(range(3), first, strict=False):
+        pass
+    state = json.loads(json.dumps(first.state_dict()))
+    for size in (2, 5):
+        with pytest.raises(SnapshotRefused, match=f"counts batches of 4.*batches of {size} here"):
+            Loader(WHOLE_BATCHES[name](size), seed=3).load_state_dict(state)
+    Loader(WHOLE_BATCHES[name](4), seed=3).load_state_dict(state)
+    for broken in (7, [], [3, 4, 5], ["x"]):
+        with pytest.raises(SnapshotRefused):
+            Loader(WHOLE_BATCHES[name](4), seed=3).load_state_dict({**state, "batches": broken})
+
+
+def test_the_size_of_batches_at_the_end_may_change_where_others_are_counted() -> None:
+    first = Loader(Pipe.of(Numbers(N)).batch(2).batch(3), seed=3)
+    got = [batch for _, batch in zip(range(3), first, strict=False)]
+    second = Loader(Pipe.of(Numbers(N)).batch(2).batch(5), seed=3)
+    second.load_state_dict(first.state_dict())
+    assert flat([*got, *second]) == flat(list(range(N)))
+
+
+def test_ranks_that_have_voted_go_on_with_batches_of_the_same_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pipe(size: int) -> Pipe[Any]:
+        return Pipe.of(stream(N)).sharding_filter().filter(lambda x: x % 3 > 0).batch(size)
+
+    def read(world: World, size: int, state: Any, steps: int) -> tuple[list[Any], Any]:
+        with Loader(pipe(size), seed=3, world=world) as loader:
+            if state is not None:
+                loader.load_state_dict(state)
+            got = [batch for _, batch in zip(range(steps), loader, strict=False)]
+            return got, loader.state_dict()
+
+    begun = together(2, lambda world: read(world, 4, None, 2), monkeypatch)
+    with pytest.raises(SnapshotRefused, match="counts batches of 4"):
+        together(2, lambda world: read(world, 3, begun[0][1], 100), monkeypatch)
+    rest = together(2, lambda world: read(world, 4, begun[0][1], 100), monkeypatch)
+    assert sorted(flat([got for got, _ in (*begun, *rest)])) == sorted(flat([x for x in range(N) if x % 3]))

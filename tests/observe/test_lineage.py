@@ -137,6 +137,30 @@ def test_steps_count_from_where_a_loaded_snapshot_goes_on() -> None:
         assert digest(lineage.batch()) == digest(batch)
 
 
+def test_single_samples_behind_a_snapshot_are_made_again_with_the_random_values_that_they_had() -> None:
+    pipe = Pipe.of(range(150)).shuffle().map(noisy)
+    for world in (World(), World(rank=1, ranks=2)):
+        for gone in (3, 50, 70):
+            first = Loader(pipe, seed=5, world=world)
+            for _ in zip(range(gone), first, strict=False):
+                pass
+            second = Loader(pipe, seed=5, world=world)
+            second.load_state_dict(first.state_dict())
+            for step, sample in enumerate(second):
+                assert digest(second.lineage(step).batch()) == digest(sample)
+            with pytest.raises(BadOption, match=f"has steps 0 to {step} on"):
+                second.lineage(step + 1)
+
+
+def test_batches_that_come_as_they_are_made_are_not_told_by_their_number() -> None:
+    pipe = Pipe.of(range(40)).batch(4)
+    with Loader(pipe, workers=1, kind="thread", ordered=False) as loader:
+        next(iter(loader))
+        with pytest.raises(BadOption, match="ordered=True"):
+            loader.lineage(0)
+    assert Loader(pipe, ordered=False).lineage(1).batch() == [4, 5, 6, 7]  # (alone, in order)
+
+
 STREAMS: dict[str, Callable[[], Pipe[Any]]] = {
     "stream": lambda: Pipe.of(iter_range).shuffle(window=16).map(noisy).batch(5),
     "filter": lambda: Pipe.of(range(90)).map(noisy).filter(lambda s: s[0] % 3 > 0).batch(4).collate(),

@@ -1,8 +1,8 @@
 """A small pipe for every op, on which law 6 is checked, and the ops that are checked elsewhere, with the reason.
 
-The example of a new op stands beside its tests, as `EXAMPLES` in `tests/ops/test_<name>.py`; `examples()` finds it
-there. A builder gets `of` (makes a pipe of a list: with random access, or as a stream) and `at` (a folder of files, and
-a web server with the text files).
+The example of a new op stands beside its tests, as `EXAMPLES` in `tests/ops/test_<name>.py` (or in `tests/sources/`,
+`tests/tables/`); `examples()` finds it there. A builder gets `of` (makes a pipe of a list: with random access, or as a
+stream) and `at` (a folder of files, and a web server with the text files).
 """
 
 import bz2
@@ -287,9 +287,10 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
 def examples() -> dict[str, Callable[[Of, At], Pipe[Any]]]:
     """All of them: these, and those that stand beside the tests of their ops."""
     found = dict(EXAMPLES)
-    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+    tests = Path(__file__).parents[1]
+    for path in sorted(path for folder in ("ops", "sources", "tables") for path in (tests / folder).glob("test_*.py")):
         if "\nEXAMPLES = " in path.read_text():
-            found |= importlib.import_module(f"tests.ops.{path.stem}").EXAMPLES
+            found |= importlib.import_module(f"tests.{path.parent.name}.{path.stem}").EXAMPLES
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
@@ -137,6 +137,7 @@ def of_one_type(samples: list[Any]) -> bool:
 
 @settings(max_examples=depth(100, 10_000), deadline=None)
 @given(batches())
+@example([np.array([2**53 + 1]), np.array([0.5])])  # (seldom made by chance)
 def test_values_are_those_of_the_samples_and_of_torch(samples: list[Any]) -> None:
     got, refused = None, ""
     try:
@@ -204,6 +205,18 @@ def test_numbers_of_several_kinds_meet_in_a_type_that_holds_them_all(samples: li
 def test_what_no_type_holds_is_an_error_that_names_the_sample_and_the_field(samples: list[Any], named: str) -> None:
     with pytest.raises(ValueError, match=rf"cannot collate field \['x'\].*{named}"):
         list(Pipe.of([{"x": s} for s in samples]).batch(2).collate())
+
+
+@pytest.mark.parametrize("pad", [None, 0])
+def test_dicts_with_other_keys_are_refused_whichever_comes_first(pad: int | None) -> None:
+    few, many = {"a": 1}, {"a": 2, "b": 3}
+    for samples, lacking in (([few, many], 0), ([many, few], 1)):
+        with pytest.raises(KeyError, match=f"sample {lacking} of the batch has no key 'b', but 'a'; give all samples"):
+            collate(samples, pad=pad)
+    with pytest.raises(KeyError, match="sample 1 of the batch has no key 'a', but 'b'"):
+        collate([{"a": 1}, {"b": 1}], pad=pad)
+    with pytest.raises(ValueError, match="field \\['x'\\]: sample 0 of the batch is a dict, sample 1 a list"):
+        collate([{"x": few}, {"x": [1]}], pad=pad)
 
 
 def test_masks_stay() -> None:

@@ -1,6 +1,8 @@
 """Samples are written into their place in the batch as they are made; ragged ones by a declared choice."""
 
-from typing import Any
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -143,6 +145,15 @@ def test_unlike_arrays_and_lists_of_numbers_are_padded_at_their_ends() -> None:
     assert collated([(1, "a"), (2, "b")], pad=0)[1] == ["a", "b"]  # only arrays are padded
 
 
+def test_unlike_arrays_are_padded_in_every_kind_of_container() -> None:
+    a, b = np.ones(1), np.ones(2)
+    want = [[1, 0], [1, 1]]
+    assert collated([Pair(a, 1), Pair(b, 2)], pad=0).left.tolist() == want
+    assert collated([Doubled(a), Doubled(b)], pad=0).twice.tolist() == [[2, 0], [2, 2]]
+    assert collated([[{"x": a}], [{"x": b}]], pad=0)[0]["x"].tolist() == want
+    assert collated([[np.int64(1)], np.array([1, 1])], pad=0).tolist() == want  # a list of numbers beside an array
+
+
 def test_unlike_tensors_are_padded_or_nested() -> None:
     torch = pytest.importorskip("torch")
     samples = [torch.ones(2), torch.ones(3)]
@@ -157,8 +168,21 @@ def test_unlike_tensors_are_padded_or_nested() -> None:
 
 
 def test_what_cannot_be_padded_is_an_error() -> None:
-    with pytest.raises((OverflowError, ValueError)):
-        collated([np.zeros(1, np.uint8), np.zeros(2, np.uint8)], pad=-100)
+    torch = pytest.importorskip("torch")
+    of_type = [
+        *((np.uint8, pad) for pad in (-1, 300, 0.5, math.nan)),
+        (np.int64, math.nan),
+        (np.bool_, -1),
+    ]
+    for dtype, pad in of_type:
+        for make in (
+            lambda n, dtype=dtype: np.zeros(n, dtype),
+            lambda n, dtype=dtype: torch.tensor(np.zeros(n, dtype)),
+        ):
+            with pytest.raises(ValueError, match=r"cannot be filled up with pad=.* does not hold"):
+                collated([make(1), make(2)], pad=pad)
+    with pytest.raises(ValueError, match="int64 cannot be filled up with pad=nan"):
+        collated([[1, 2], [3]], pad=math.nan)
     with pytest.raises(ValueError, match="cannot pad"):
         collated([np.zeros(1), np.zeros((1, 1))], pad=0)
     for pad in ("zero", True, [0]):
@@ -166,3 +190,36 @@ def test_what_cannot_be_padded_is_an_error() -> None:
             Pipe.of([]).batch(1).collate(pad=pad)  # type: ignore[arg-type]
     with pytest.raises(BadOption, match="not both"):
         Pipe.of([]).batch(1).collate(list, pad=0)  # type: ignore[call-overload]
+
+
+def test_masks_stay_when_arrays_are_filled_up_or_only_some_have_one() -> None:
+    masked = np.ma.masked_array([1, 2], [True, False])
+    filled = collated([masked, np.ma.masked_array([3, 4, 5], [False, False, True])], pad=0)
+    assert filled.tolist() == [[None, 2, 0], [3, 4, None]]
+    assert collated([np.array([1, 2]), masked]).tolist() == [[1, 2], [None, 2]]
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclass
+class Doubled:
+    x: Any
+    twice: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.twice = 2 * self.x
+
+
+def test_dataclasses_with_fields_that_they_fill_themselves_are_collated() -> None:
+    batch = collated([Doubled(1), Doubled(2)])
+    assert (batch.x.tolist(), batch.twice.tolist()) == ([1, 2], [2, 4])
+
+
+def test_large_tensors_of_which_only_the_second_has_a_gradient_are_stacked() -> None:
+    torch = pytest.importorskip("torch")
+    batch = collated([torch.zeros(4000), torch.ones(4000, requires_grad=True)])
+    assert batch.requires_grad
+    assert batch.sum() == 4000

@@ -1,9 +1,12 @@
 """Every in-memory op of the DataPipes inventory keeps the contract: travel, length, random access, resume, workers."""
 
 import copy
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+import torch
 
 import headrace
 from headrace import Loader, Pipe
@@ -28,6 +31,11 @@ def stream(data: list[Any]) -> Pipe[Any]:
 
 def add(a: int, b: int) -> int:
     return a + b
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
 
 
 def noisy(x: Any) -> Any:
@@ -151,6 +159,39 @@ def test_columns_are_copied_not_changed() -> None:
     assert data == [[1, 2], [3, 4]]
 
 
+def test_a_sample_with_a_new_column_keeps_its_class() -> None:
+    ordered = OrderedDict(a=1, b=2)
+    (changed,) = Pipe.of([ordered]).map(lambda x: -x, "a")
+    assert type(changed) is OrderedDict
+    assert changed == OrderedDict(a=-1, b=2)
+    assert ordered["a"] == 1
+    array = np.arange(3, dtype=np.int16)
+    (doubled,) = Pipe.of([array]).map(lambda x: 2 * x, 2)
+    assert doubled.dtype == np.int16
+    assert doubled.tolist() == [0, 1, 4]
+    assert array.tolist() == [0, 1, 2]
+    tensor = torch.arange(3)
+    (doubled,) = Pipe.of([tensor]).map(lambda x: 2 * x, 2)
+    assert doubled.tolist() == [0, 1, 4]
+    assert tensor.tolist() == [0, 1, 2]
+
+
+def test_a_named_tuple_with_more_or_fewer_columns_is_a_plain_tuple() -> None:
+    named = Pipe.of([Point(1, 2)])
+    assert list(named.map(lambda x: -x, 0)) == [Point(-1, 2)]
+    assert list(named.map(lambda x: -x, 0, -1)) == [(1, 2, -1)]
+    assert list(named.map(add, (0, 1))) == [(3,)]
+    assert list(named.drop(0)) == [(2,)]
+    assert list(named.slice([1])) == [(2,)]
+    assert list(Pipe.of([Point(1, (2, 3))]).flatten()) == [(1, 2, 3)]
+
+
+def test_one_column_in_a_list_is_flattened_as_that_column_alone() -> None:
+    pipe = Pipe.of([((1, 2), 3), ((4,), 5)])
+    assert list(pipe.flatmap(None, [0])) == list(pipe.flatmap(None, 0)) == [1, 2, 4]
+    assert list(pipe.flatmap(None, [1, 0])) == [3, (1, 2), 5, (4,)]
+
+
 def test_several_input_columns_leave_the_first_and_remove_the_others() -> None:
     assert list(Pipe.of([(1, 2, 3, 4)]).map(lambda a, b, c: a + b + c, (1, 0, 3))) == [(7, 3)]
     assert list(Pipe.of([{"a": 1, "b": 2}]).map(add, ["a", "b"])) == [{"a": 3}]
@@ -190,6 +231,8 @@ def test_missing_fields_are_warned_about() -> None:
         assert list(Pipe.of([(1, 2)]).drop(5)) == [(1, 2)]
     with pytest.warns(UserWarning, match="was not an iterable"):
         assert list(Pipe.of([7]).slice(0)) == [7]
+    with pytest.warns(UserWarning, match="no filter was done"):
+        assert list(Pipe.of([{"a": 1, "b": 2}]).slice(0, 1)) == [{"a": 1, "b": 2}]
     with pytest.warns(UserWarning, match="same key twice"):
         assert list(Pipe.of([{"a": 1, "b": {"a": 2}}]).flatten()) == [{"a": 1}]
     with pytest.raises(NotImplementedError, match="dict type"):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.errors import BadOption
 from headrace.ops.media.decoders import decode_basic, extension_of
 from headrace.ops.media.images import Images
 from headrace.ops.media.video import VIDEO
@@ -197,3 +198,23 @@ def test_an_image_is_one_of_the_kinds_that_are_named_whatever_its_ending() -> No
 def test_the_end_of_a_name() -> None:
     assert [extension_of(name) for name in ("a/b.JPG", "a.tar.gz", "none")] == ["jpg", "gz", ""]
     assert Images("l8") == Images("l8")
+
+
+def test_what_is_no_decoder_is_refused_when_the_pipe_is_made() -> None:
+    with pytest.raises(BadOption, match=r"write decode\(images='rgb8'\)"):
+        Pipe.of([]).decode("rgb8")  # type: ignore[arg-type]
+    with pytest.raises(BadOption, match="takes functions"):
+        Pipe.of([]).decode(3)  # type: ignore[arg-type]
+
+
+def test_text_that_was_opened_as_text_is_text_and_other_kinds_say_how_to_open_them(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.cls", "a.jpg"):
+        (tmp_path / name).write_text("3")
+    text, number, image = (
+        Pipe.of([str(tmp_path / f"a.{kind}")]).open_files().decode() for kind in ("txt", "cls", "jpg")
+    )
+    assert [value for _, value in text] == ["3"]
+    assert [value for _, value in number] == [3]
+    with pytest.raises(TypeError) as caught:
+        list(image)
+    assert any('write .open_files("rb") before .decode()' in note for note in caught.value.__notes__)

@@ -78,7 +78,7 @@ def at(tmp_path: Path, url: str) -> At:
 
 def test_every_op_has_an_example_or_a_reason() -> None:
     known = {*ALL, *ELSEWHERE}
-    assert not OPS.keys() - known, "a new op has an example, EXAMPLES in tests/ops/test_<name>.py"
+    assert not OPS.keys() - known, "a new op has an example: EXAMPLES in the file of its tests (see law6_examples.py)"
     assert not known - OPS.keys(), "these ops are gone: take their examples away"
     assert not ALL.keys() & ELSEWHERE.keys()
 

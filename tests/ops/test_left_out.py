@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from headrace.engine.policy import Budget
+from headrace.errors import TooManyErrors
 from headrace.loader import Loader
 from headrace.observe.digest import digest
 from headrace.pipe import cursor
@@ -162,6 +164,66 @@ def test_what_was_left_out_before_a_snapshot_is_not_counted_again(monkeypatch: p
     again = Loader(pipe, on_error="skip", seed=3)
     again.load_state_dict(first.state_dict())
     assert len(front) + len(list(again)) + again.stats().skips <= 60
+
+
+BATCHED: dict[str, Callable[[Pipe[Any]], Pipe[Any]]] = {
+    "shuffled": lambda pipe: pipe.shuffle(),
+    "numbered": lambda pipe: pipe.enumerate().map(lambda pair: pair[1]),
+    "repeated": lambda pipe: pipe.cycle(1),
+    "cut": lambda pipe: pipe.header(100),
+    "batched again": lambda pipe: pipe.batch(2).unbatch(),
+    "mixed": lambda pipe: pipe.mix(Pipe.of([[3]])),
+    "followed": lambda pipe: pipe.concat(Pipe.of([[3]])),
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_of_a_batch_that_other_ops_put_elsewhere_only_the_bad_sample_is_left_out(name: str, tmp_path: Path) -> None:
+    pipe = BATCHED[name](Pipe.of(range(40)).map(fragile).batch(4))
+    for how in ({}, {"workers": 2, "kind": "thread"}):
+        with Loader(pipe, on_error="skip", seed=3, **how) as loader:
+            got = [x for batch in loader for x in batch if x != 3]
+            skips = loader.stats().skips
+        assert sorted(got) == [x for x in range(40) if x % 7 != 3]
+        assert skips == 6
+
+
+def test_a_batch_of_which_nothing_is_left_is_left_out() -> None:
+    with Loader(Pipe.of([3, 10, 1, 2]).map(fragile).batch(2).shuffle(), on_error="skip") as loader:
+        assert list(loader) == [[1, 2]]
+        assert loader.stats().skips == 2
+
+
+def test_batches_that_are_zipped_are_not_shortened() -> None:
+    """The samples of one would stand beside those of other numbers."""
+    bad = Pipe.of(range(8)).map(fragile).batch(2)
+    with Loader(bad.zip(Pipe.of(range(8)).batch(2)), on_error="skip") as loader:
+        assert list(loader) == [([0, 1], [0, 1]), ([4, 5], [4, 5]), ([6, 7], [6, 7])]
+
+
+@pytest.mark.parametrize("how", [{}, {"workers": 2, "kind": "thread"}])
+def test_what_fails_in_the_consumer_is_left_out_counted_and_listed(how: dict[str, Any], tmp_path: Path) -> None:
+    """Ops behind one that must see the whole stream after work was divided run there."""
+    divided = Pipe.of(lambda: iter(range(60))).sharding_filter().filter(lambda x: x % 5 > 0)
+    pipe = divided.shuffle(buffer_size=5).map(fragile).batch(3)
+    with Loader(pipe, on_error="skip", seed=3, quarantine=tmp_path / "bad.jsonl", **how) as loader:
+        whole = list(loader)
+        assert loader.stats().skips == 7
+    assert sorted(x for batch in whole for x in batch) == [x for x in range(60) if x % 5 > 0 and x % 7 != 3]
+    entries = [json.loads(line) for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
+    assert [entry["op"] for entry in entries if "error" in entry] == ["map(fragile)"] * 7
+    for at in range(0, len(whole), 4):
+        first = Loader(pipe, on_error="skip", seed=3, **how)
+        batches = iter(first)
+        front = [next(batches) for _ in range(at)]
+        state = json.loads(json.dumps(first.state_dict()))
+        again = Loader(pipe, on_error="skip", seed=3)
+        again.load_state_dict(state)
+        assert front + list(again) == whole
+        assert first.stats().skips + again.stats().skips == 7
+        first.close()
+    with pytest.raises(TooManyErrors, match=r"3 samples have failed.*map\(fragile\)"):
+        list(Loader(pipe, on_error=Budget(count=2), seed=3, **how))
 
 
 def test_a_branch_that_is_zipped_is_not_shortened() -> None:

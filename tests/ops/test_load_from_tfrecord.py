@@ -160,6 +160,13 @@ def test_a_file_that_is_cut_short_warns_and_raises(cut: int, text: str) -> None:
         list(Pipe.of([("x", io.BytesIO(data))]).load_from_tfrecord())
 
 
+def test_a_record_that_claims_to_be_larger_than_any_memory_is_an_error_that_names_it(tmp_path: Path) -> None:
+    size = struct.pack("<Q", 2**62)
+    (tmp_path / "x.tfrecord").write_bytes(size + stored_crc(size) + b"no more")
+    with pytest.raises(RuntimeError, match=r"record 0 of .*x\.tfrecord"), pytest.warns(UserWarning, match="corrupted"):
+        list(Pipe.of([str(tmp_path / "x.tfrecord")]).open_files("rb").load_from_tfrecord())
+
+
 @pytest.mark.parametrize("at", [0, 9, 30])
 def test_a_flipped_bit_is_found(at: int) -> None:
     data = bytearray(framed(example(VALUES)))

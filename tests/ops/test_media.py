@@ -253,6 +253,33 @@ def test_all_images_of_a_sample_are_cut_and_turned_alike() -> None:
     assert np.array_equal(turned, pixels[:, ::-1])
 
 
+@pytest.mark.parametrize("resize", ["pillow", "torch"])
+def test_a_grey_image_is_cropped_and_flipped_as_the_others_of_its_sample(resize: Any) -> None:
+    if resize == "torch":
+        pytest.importorskip("torch")
+    grey = np.random.default_rng(0).integers(0, 256, (40, 60), np.uint8)
+    sample = (np.stack([grey] * 3, -1), grey, "a label")
+    pipe = Pipe.of([sample] * 20).random_resized_crop((9, 12), resize=resize).random_flip()
+    got = list(Loader(pipe, seed=1))
+    for colored, mask, label in got:
+        assert (mask.shape, label) == ((9, 12), "a label")
+        assert np.array_equal(colored[..., 0], mask)
+    (turned,) = list(Pipe.of([("x.png", picture("PNG"))]).decode(images="l8").random_flip(1.0))
+    (plain,) = list(Pipe.of([("x.png", picture("PNG"))]).decode(images="l8"))
+    assert np.array_equal(turned[1], plain[1][:, ::-1])
+
+
+@pytest.mark.parametrize("form", ["rgb", "l", "pil"])
+def test_images_that_cannot_be_cropped_or_flipped_are_an_error(form: str) -> None:
+    decoded = Pipe.of([{"__key__": "a", ".png": picture("PNG")}]).decode(images=form)
+    for pipe in (decoded.random_flip(1.0), decoded.random_resized_crop(8)):
+        with pytest.raises(TypeError, match="only uint8 arrays are cropped and flipped"):
+            list(pipe)
+    # (Samples without any image come as they are.)
+    (text,) = list(Pipe.of([{".txt": "text", ".ids": np.arange(3)}]).random_flip(1.0))
+    assert text[".txt"] == "text"
+
+
 def test_all_images_of_a_dict_of_files_are_cut_and_turned_alike_while_they_are_decoded() -> None:
     sample = {"__key__": "a", ".jpg": picture(), ".cam2.jpg": picture()}
     samples = [dict(sample) for _ in range(8)]

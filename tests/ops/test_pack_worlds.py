@@ -176,7 +176,7 @@ def part_of(made: Any, ranks: int, steps: int, place: str | None, chance: random
     dealing = everyone[0].dealing
     assert dealing is not None
     joint = dealing.place([dealing.progress_of(one.run.place()) for one in everyone], steps, 0)
-    state = snapshot(pipe, SEED, 0, joint)
+    state = snapshot(pipe, SEED, 0, joint, program.head)
     assert len(json.dumps(state)) <= 1024 + 40 * len(SOURCES)
     return Part(delivered, json.dumps(plain_epoch_place(joint)))
 

@@ -1,3 +1,5 @@
+import csv
+import io
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,20 @@ def test_bytes_become_text_when_asked_and_text_stays_text(files: list[str]) -> N
 def test_line_ends_may_be_kept_and_first_lines_skipped(files: list[str]) -> None:
     pipe = Pipe.of(files).open_files("rb").readlines(strip_newline=False, skip_lines=1, return_path=False)
     assert list(pipe) == [b"two\n", b"\n", b"four"]
+
+
+@pytest.mark.parametrize("skip", range(6))
+@pytest.mark.parametrize("text", ["a\rb\rc", "a\r\rb\r\nc\nd\r", "\r\n\r1\n\n2", "a\n\rb"])
+def test_skipped_lines_are_counted_as_lines_are_read(tmp_path: Path, text: str, skip: int) -> None:
+    (tmp_path / "x").write_bytes(text.encode())
+    expected = io.StringIO(text, newline="").readlines()[skip:]
+    got = Pipe.of([str(tmp_path / "x")]).open_files("rb")
+    assert list(got.readlines(skip_lines=skip, decode=True, strip_newline=False, return_path=False)) == expected
+    assert list(got.parse_csv(skip_lines=skip)) == list(csv.reader(expected))
+    assert (
+        list(got.readlines(skip_lines=skip, strip_newline=False, return_path=False))
+        == (io.BytesIO(text.encode()).readlines()[skip:])
+    )
 
 
 def test_a_file_in_another_encoding_is_an_error_with_its_line(tmp_path: Path) -> None:

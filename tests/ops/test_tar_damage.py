@@ -93,6 +93,21 @@ def test_what_follows_an_end_of_archive_is_not_left_out_without_a_word(way: str,
     assert "after its end-of-archive" in warning
 
 
+@pytest.mark.filterwarnings("ignore:Unable to extract files")
+@pytest.mark.parametrize("damage", ["changed", "cut"])
+@pytest.mark.parametrize("open_archive", [Pipe.tar, Pipe.shards])
+def test_a_compressed_archive_whose_check_sum_differs_is_an_error(
+    open_archive: Any, damage: str, tmp_path: Path
+) -> None:
+    data = gzip.compress(WHOLE, 0)  # stored as it is, so that only the check sum shows what was changed
+    path = str(tmp_path / "x.tar.gz")
+    Path(path).write_bytes(data)
+    assert len(everything(open_archive(path))) == len(CONTENT)
+    Path(path).write_bytes(data.replace(b"first", b"fi_st") if damage == "changed" else data[:-8])
+    with pytest.raises(tarfile.ReadError, match=rf"x\.tar\.gz, byte {END}, its end, so what was read may be damaged"):
+        everything(open_archive(path))
+
+
 def test_a_shard_says_it_too(tmp_path: Path) -> None:
     broken = bytearray(WHOLE)
     broken[HEADERS[1]] ^= 1

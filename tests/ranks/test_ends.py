@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
 from headrace.doors.dataloader2.services import ReadSettings
+from headrace.errors import BadOption
 from headrace.ranks.agree import Agreement
 from tests.depth import depth
 from tests.laws.pipes import Numbers, drawn, odd, stream
@@ -58,6 +59,95 @@ def test_filled_epochs_are_complete_and_without_the_mask_disjoint(
         assert set(filled) <= {order[-1]}
     else:
         assert filled == [order[i % n] for i in range(len(filled))]
+
+
+def fragile(x: int) -> int:
+    if x in (3, 8, 21):
+        raise ValueError(x)
+    return x
+
+
+@pytest.mark.parametrize("ends", ["pad", "repeat"])
+@pytest.mark.parametrize("source", [Numbers, stream])
+@pytest.mark.parametrize("how", [{}, {"workers": 2, "kind": "thread"}])
+def test_samples_that_were_left_out_have_no_place_in_the_mask(source: Any, ends: str, how: dict[str, Any]) -> None:
+    for n in range(1, 24):
+        with Loader(Pipe.of(source(n)).map(fragile).batch(4), ends=ends, on_error="skip", **how) as loader:  # type: ignore[arg-type]
+            got = [(batch, loader.mask() or [True] * len(batch)) for batch in loader]
+        real = [x for batch, mask in got for x, true in zip(batch, mask, strict=True) if true]
+        assert real == [x for x in range(n) if x not in (3, 8, 21)]
+
+
+@pytest.mark.parametrize("ends", ["pad", "repeat"])
+@pytest.mark.parametrize("how", [{}, {"workers": 2, "start_method": "fork"}])
+def test_a_row_of_which_one_sample_was_left_out_keeps_its_place_in_the_mask(ends: str, how: dict[str, Any]) -> None:
+    for n in range(1, 26):
+        with Loader(
+            Pipe.of(Numbers(n)).map(fragile).batch(2).batch(4),
+            ends=ends,
+            on_error="skip",
+            **how,  # type: ignore[arg-type]
+        ) as loader:
+            got = [(batch, loader.mask() or [True] * len(batch)) for batch in loader]
+        real = [x for batch, mask in got for row, true in zip(batch, mask, strict=True) if true for x in row]
+        assert real == [x for x in range(n) if x not in (3, 8, 21)]
+    documents = Pipe.of([[i] * 3 for i in range(11)]).map(lambda d: [fragile(x) for x in d])
+    with Loader(documents.sized([3] * 11).pack(6).batch(4), ends=ends, on_error="skip", **how) as loader:  # type: ignore[arg-type]
+        for batch in loader:
+            assert len(loader.mask() or batch) == len(batch)
+
+
+@pytest.mark.parametrize(
+    "pipe", [Pipe.of(Numbers(10)).batch(4).in_batch_shuffle(), Pipe.of(Numbers(10)).batch(4).filter(any)]
+)
+def test_no_mask_is_told_in_one_process_either_where_ops_leave_out_or_shuffle_filled_batches(pipe: Pipe[Any]) -> None:
+    for ends in ("pad", "repeat"):
+        with Loader(pipe, ends=ends) as loader:  # type: ignore[arg-type]
+            batches = iter(loader)
+            next(batches)
+            with pytest.raises(BadOption, match="batch at the end of the pipe"):
+                loader.mask()
+    with Loader(pipe) as loader:
+        assert all(loader.mask() is None for _ in loader)
+
+
+def flat(value: Any) -> list[int]:
+    return [x for part in value for x in flat(part)] if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize("ends", ["pad", "repeat", "drop"])
+@pytest.mark.parametrize(
+    "pipe",
+    [
+        Pipe.of(Numbers(20)).threadpool_map(int),
+        Pipe.of(Numbers(20)).threadpool_map(int).batch(4),
+        Pipe.of(Numbers(20)).map_batches(list, batch_size=64).batch(4),
+        Pipe.of(Numbers(20)).bucketbatch(4, batch_num=3, sort_key=sorted),
+        Pipe.of(Numbers(20)).batch(8).unbatch(),
+        Pipe.of(stream(20)).batch(8).unbatch().batch(5),
+        Pipe.of(stream(20)).batch(3).batch(7),
+    ],
+)
+def test_only_batches_that_arrive_are_filled_or_dropped(pipe: Pipe[Any], ends: Any) -> None:
+    with Loader(pipe, ends=ends) as loader:
+        got = [(batch, loader.mask()) for batch in loader]
+    assert sorted(flat([batch for batch, _ in got])) == list(range(20))
+    assert all(mask is None for _, mask in got)
+
+
+@pytest.mark.parametrize("ends", ["short", "pad", "repeat", "drop"])
+@pytest.mark.parametrize(
+    "pipe",
+    [
+        Pipe.of(Numbers(22)).threadpool_map(int).batch(4),
+        Pipe.of(Numbers(22)).shuffle(buffer_size=5).batch(4),
+        Pipe.of(stream(22)).set_length(22).batch(4).map(list),
+        Pipe.of(Numbers(22)).filter(odd).set_length(11).batch(4),
+    ],
+)
+def test_the_length_counts_the_batch_that_is_dropped_at_the_end(pipe: Pipe[Any], ends: Any) -> None:
+    with Loader(pipe, ends=ends) as loader:
+        assert len(loader) == len(list(loader))
 
 
 @pytest.mark.parametrize("ends", ["pad", "repeat"])

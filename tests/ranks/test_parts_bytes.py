@@ -77,10 +77,11 @@ pq = pytest.importorskip("pyarrow.parquet", reason="not installed")
 def parquet(folder: Path, groups: int) -> int:
     """Four files of row groups of ten rows, 50 kB each; their bytes."""
     chance = np.random.default_rng(0)
-    schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.list_(pa.float32(), 1250), False)])
+    vector = pa.list_(pa.field("element", pa.float32(), False), 1250)
+    schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", vector, False)])
     for number in range(4):
         keys = np.arange(groups // 4 * 10) + number * (groups // 4 * 10)
-        wide = pa.FixedSizeListArray.from_arrays(chance.random(len(keys) * 1250, np.float32), 1250)
+        wide = pa.FixedSizeListArray.from_arrays(chance.random(len(keys) * 1250, np.float32), type=vector)
         pq.write_table(
             pa.table([pa.array(keys), wide], schema=schema), folder / f"{number}.parquet", row_group_size=10,
             write_statistics=False, compression=None, use_dictionary=False,

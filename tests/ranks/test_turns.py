@@ -180,6 +180,27 @@ def test_no_two_ranks_draw_the_same_values_for_their_batches(monkeypatch: pytest
     assert len(set(everything)) == len(everything)
 
 
+@pytest.mark.parametrize(
+    "pipe",
+    [
+        Pipe.of(stream(60)).sharding_filter().shuffle(buffer_size=5).map(keyed),
+        Pipe.of(Numbers(60)).sharding_filter().shuffle(buffer_size=5).map(keyed).batch(4),
+        Pipe.of(stream(60)).fullsync().map(keyed),
+    ],
+)
+def test_no_two_ranks_draw_the_same_values_in_ops_of_the_consumer(
+    pipe: Pipe[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = together(2, lambda w: part(pipe, w, None, None, 1)[0], monkeypatch)
+    everything = [value for rank in whole for _, value in flat(rank)]
+    assert len(set(everything)) == len(everything) == 60
+    replicated = together(4, lambda w: part(pipe, w, None, None, 1)[0], monkeypatch, replicas=2)
+    assert replicated == [whole[0], whole[0], whole[1], whole[1]]
+    first = together(2, lambda w: part(pipe, w, None, 5, 1), monkeypatch)
+    rest = together(2, lambda w: part(pipe, w, first[0][1], None, 1)[0], monkeypatch)
+    assert [begun + more for (begun, _), more in zip(first, rest, strict=True)] == whole
+
+
 @pytest.mark.parametrize("shape", ["filtered batches", "filtered samples"])
 def test_a_mutated_snapshot_of_a_job_is_refused_or_gives_samples(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(shape)

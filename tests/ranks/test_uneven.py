@@ -95,6 +95,32 @@ def test_every_sample_comes_once_or_is_counted(
         assert left_out(records.text) < ranks, "what is left is dealt anew as long as it is enough for a step"
 
 
+REGROUPED: dict[str, Any] = {
+    "unbatched": lambda p: p.filter(keep).batch(3).unbatch(),
+    "batched twice": lambda p: p.flatmap(one).batch(1).batch(1),
+    "in the consumer": lambda p: p.filter(keep).fullsync().map(int),
+}
+
+
+def one(x: int) -> list[int]:
+    return [x]
+
+
+@pytest.mark.parametrize("shape", list(REGROUPED))
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_what_not_every_rank_can_have_is_counted_where_samples_are_regrouped_too(
+    shape: str, ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(ranks, 3 * ranks + 1):
+        with Records() as records:
+            got = read(REGROUPED[shape](Pipe.of(Numbers(n))), ranks, monkeypatch)
+        assert {len(rank) for rank in got} == {n // ranks}
+        counted = sum(int(count) for count in re.findall(r"(\d+) \w+ of this rank are left out", records.text))
+        assert counted == n % ranks
+    with pytest.raises(BadPipe, match="no step of this epoch can be made"):
+        read(REGROUPED[shape](Pipe.of(Numbers(1))), ranks, monkeypatch)
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("batch", [None, 4])
 @pytest.mark.parametrize("workers", [1, 2])

@@ -38,6 +38,14 @@ def test_it_appears_when_it_is_complete_and_replaces_what_was_there(way: str, tm
     assert path.stat().st_mode & 0o600 == 0o600
 
 
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127])
+def test_a_name_may_be_as_long_as_the_file_system_allows(way: str, tmp_path: Path, name: str) -> None:
+    for text in ("first", "an older one is replaced"):
+        with atomic_write(str(tmp_path / name), "w") as file:
+            file.write(text)
+    assert (tmp_path / name).read_text() == text
+
+
 def test_an_error_leaves_the_old_file_and_nothing_else(way: str, tmp_path: Path, no_new_fds: Any) -> None:
     (tmp_path / "x").write_text("old")
     with pytest.raises(TypeError), atomic_write(str(tmp_path / "x"), "wb") as file:

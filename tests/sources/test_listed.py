@@ -1,11 +1,12 @@
 """Items that the training process lists itself."""
 
+import os
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from headrace import Loader, Pipe, World
+from headrace import Budget, Loader, Pipe, World
 from headrace.errors import BadOption
 from tests.laws.pipes import KINDS
 
@@ -87,6 +88,28 @@ def test_an_error_of_the_list_comes_in_its_place() -> None:
         with pytest.raises(ValueError, match="no more"):
             next(samples)
         assert list(samples) == []
+
+
+@pytest.mark.parametrize("item", [("a", "b", "c"), (0, 5, ()), ([1], 2, 3)], ids=str)
+def test_an_item_may_look_like_a_ticket_of_another_source(item: tuple[object, ...]) -> None:
+    with Loader(Pipe.listed([item] * 200).map(second), on_error=Budget(fraction=0.0)) as loader:
+        assert list(loader) == [item[1]] * 200
+
+
+def second(item: tuple[object, ...]) -> object:
+    return item[1]
+
+
+def deadly(number: int) -> int:
+    if number == 2:
+        os._exit(3)
+    return number
+
+
+def test_an_item_that_ends_its_worker_twice_is_left_out_if_that_is_asked_for() -> None:
+    with Loader(Pipe.listed(range(5)).map(deadly), workers=1, start_method="fork", on_poison="skip") as loader:
+        assert list(loader) == [0, 1, 3, 4]
+        assert loader.stats().retries == 2
 
 
 def test_what_is_no_list_and_what_cannot_be_divided_is_refused() -> None:

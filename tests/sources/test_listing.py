@@ -52,3 +52,36 @@ def test_a_file_that_is_named_twice_is_meant_so(folder: Path, caplog: pytest.Log
     one, others = folder / "a1.jsonl", folder / "a[23].jsonl"
     assert list(Loader(READERS[reader]([one, one, others]))) == [1, 1, 2, 3]
     assert not twice(caplog)
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A folder with a file, a link to nothing, a link to another folder, and one that leads back."""
+    for name in ("d/a.txt", "other/deep/b.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "d" / "lost.txt").symlink_to("nowhere")
+    (tmp_path / "d" / "linked").symlink_to("../other")
+    (tmp_path / "d" / "back").symlink_to(".")
+    (tmp_path / "other" / "up").symlink_to("../d")
+    return tmp_path / "d"
+
+
+def test_links_to_folders_that_are_not_followed_are_told_once(linked: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        assert list(Pipe.files(linked)) == [f"{linked}/a.txt", f"{linked}/lost.txt"]
+    assert list(Pipe.of([str(linked)]).list_files(recursive=True)) == [f"{linked}/a.txt", f"{linked}/lost.txt"]
+    assert sorted(record.getMessage().partition(" is a link")[0] for record in caplog.records) == [
+        f"{linked}/back", f"{linked}/linked"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("begin", ["", "back/"])
+def test_a_pattern_goes_through_links_but_not_in_circles(linked: Path, begin: str) -> None:
+    found = [f"{linked}/{begin}{name}" for name in ("a.txt", "linked/deep/b.txt", "lost.txt")]
+    assert list(Pipe.files(f"{linked}/{begin}**/*.txt")) == found
+
+
+def test_a_link_to_nothing_that_fits_a_pattern_is_an_error_not_left_out(linked: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"lost\.txt"):
+        list(Pipe.lines(f"{linked}/*.txt"))

@@ -178,3 +178,17 @@ def test_a_sample_that_holds_itself_is_copied_too() -> None:
     (sample,) = Pipe.of([loop])
     assert sample is not loop
     assert sample[1] is sample
+
+
+@pytest.mark.parametrize("index", [[3, 1, 0, 2], [7, 8, 9, 7], list("abcd")], ids=str)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_series_is_read_by_position_and_not_by_its_labels(index: list[Any], workers: int) -> None:
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series([10, 20, 30, 40], index=index)
+    for pipe in (Pipe.of(series), Pipe.of(series).filter(bool), Pipe.of(range(4)).zip(Pipe.of(series)).map(last)):
+        with Loader(pipe, workers=workers) as loader:
+            assert list(loader) == [10, 20, 30, 40]
+
+
+def last(pair: tuple[int, int]) -> int:
+    return pair[1]

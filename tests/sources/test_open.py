@@ -31,10 +31,20 @@ def memory() -> Any:
         ("s3://b/k", True),
         ("http://x/y", True),
         ("zip://a::b.zip", True),
+        ("simplecache::s3://b/k", True),
+        ("/a/12::30.txt", False),
+        ("./a::b", False),
+        ("a/http://x", False),
     ],
 )
 def test_what_is_remote(path: str, remote: bool) -> None:
     assert is_remote(path) is remote
+
+
+def test_a_local_name_with_colons_is_not_cut_at_them(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("another file")
+    (tmp_path / "a::b").write_text("this one")
+    assert list(Pipe.of([str(tmp_path)]).list_files("*b").open_files().readlines(return_path=False)) == ["this one"]
 
 
 def test_a_path_with_a_protocol_of_this_machine_is_opened_directly(tmp_path: Path) -> None:

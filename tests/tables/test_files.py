@@ -20,6 +20,8 @@ pc = pytest.importorskip("pyarrow.compute", reason="not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="not installed")
 pl = pytest.importorskip("polars", reason="not installed")
 
+from tests.tables.arrow_types import ARRAYS  # noqa: E402
+
 
 def write(path: Path, columns: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,6 +145,28 @@ def test_an_inner_join_over_files_knows_its_length_and_stays_columns(tmp_path: P
         assert repr(list(loader)) == repr(list(Loader(pipe.batch(2), seed=4)))
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_filter_behind_a_join_means_the_column_that_the_join_adds(format: str, tmp_path: Path) -> None:
+    write(tmp_path / f"x.{format}", {"k": np.arange(10), "v": np.arange(10)})
+    files = getattr(Pipe, format)(tmp_path)
+    right = {"k": np.arange(10), "v": 100 - np.arange(10)}
+    joined = files.select("k").join(right, "k")
+    assert rows(joined.filter(pc.field("v") > 97)) == [{"k": k, "v": 100 - k} for k in range(3)]
+    assert rows(joined.filter(pc.field("k") > 8)) == [{"k": 9, "v": 91}]
+    renamed = files.select("k").rename(k="key").join(right, {"key": "k"})
+    assert rows(renamed.filter(pc.field("v") > 98)) == [{"key": k, "v": 100 - k} for k in range(2)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_expression_that_does_not_fit_files_is_refused_even_where_they_have_no_rows(
+    format: str, tmp_path: Path
+) -> None:
+    write(tmp_path / f"x.{format}", {"k": np.arange(0)})
+    for wrong in (pc.field("nope") > 1, pc.field("k") == "text"):
+        with pytest.raises(BadOption, match=r"does not fit the columns k"):
+            getattr(Pipe, format)(tmp_path).filter(wrong)
+
+
 COLUMNS: dict[str, st.SearchStrategy[Any]] = {
     "a": st.integers(-5, 5) | st.none(),
     "b.c": st.floats(allow_nan=False) | st.none(),
@@ -189,3 +213,26 @@ def test_a_file_that_two_patterns_mean_is_told(tmp_path: Path, caplog: pytest.Lo
     pipe = Pipe.parquet([tmp_path / "a1.parquet", f"{tmp_path}/a*.parquet"])
     assert len(rows(pipe)) == 3
     assert [record.getMessage() for record in caplog.records if "a1.parquet is meant more than once" in record.message]
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_column_of_any_type_is_filled_where_a_file_has_none(format: str, kind: str, tmp_path: Path) -> None:
+    try:
+        write(tmp_path / f"1.{format}", {"k": [0, 1, 2], "v": ARRAYS[kind]})
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        pytest.skip("pyarrow does not write this type")
+    write(tmp_path / f"0.{format}", {"k": [3]})
+    try:
+        given = {3: None, **{row["k"]: row["v"] for row in rows_of(getattr(Pipe, format)(tmp_path / f"1.{format}"))}}
+    except BadPipe:
+        pytest.skip("pyarrow does not read this type")
+    pipe = getattr(Pipe, format)(tmp_path, drift="fill")
+    for chosen in (pipe, pipe.filter(pc.field("v").is_valid()), pipe.filter(pc.field("k") >= 2)):
+        found = {row["k"]: row["v"] for row in rows_of(chosen)}
+        assert found == {k: given[k] for k in found}
+        assert len(found) == len(chosen) >= (0 if kind == "null" else 2)
+
+
+def rows_of(pipe: Pipe[Any]) -> list[Any]:
+    return [row for batch in Loader(pipe.batch(3, as_="arrow")) for row in batch.to_pylist()]

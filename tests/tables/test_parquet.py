@@ -116,6 +116,56 @@ def test_files_of_every_arrow_type_give_what_a_table_in_memory_gives(tmp_path: P
         assert repr(got) == repr(want), name
 
 
+PAIRS = pa.list_(pa.int8(), 2)
+HIDDEN: dict[str, Any] = {
+    "numbers of a dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), pa.array([7, None, 9])),
+    "texts of a dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.array(["a", None])),
+    "elements": pa.array([[1, None], [3, 4], [5, 6]], PAIRS),
+    "elements of elements": pa.array([[[1, 2], [3, None]], [[3, 4]] * 2, [[5, 6]] * 2], pa.list_(PAIRS, 2)),
+    "elements of tensors": pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.int8(), [2]), pa.array([[1, None], [3, 4], [5, 6]], PAIRS)
+    ),
+}
+"""Arrays that miss something and do not count it."""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("kind", ["arrow", "parquet", "dataset", "mapped"])
+def test_what_is_missing_inside_is_missing_in_every_kind_of_file(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = pa.Table.from_arrays([HIDDEN[name]], schema=pa.schema([pa.field("x", HIDDEN[name].type, nullable=False)]))
+    path = tmp_path / f"one.{kind}"
+    if ("dictionary" in name and kind == "parquet") or ("tensors" in name and kind == "mapped"):
+        return  # they have no such arrays
+    if kind == "parquet":
+        pq.write_table(whole, path)
+    elif kind != "mapped":
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, whole.schema) as writer:
+            writer.write_table(whole)
+    if kind == "mapped":
+        datasets = pytest.importorskip("datasets", reason="not installed")
+        monkeypatch.setattr("headrace.tables.stored.datasets.MEMORY", 1)
+        pipe = Pipe.of(datasets.Dataset(whole))
+    else:
+        pipe = Pipe.of(ds.dataset(path, format="feather")) if kind == "dataset" else getattr(Pipe, kind)(path)
+    assert repr(list(Loader(pipe.batch(2)))) == repr(list(Loader(Pipe.of(whole).batch(2))))
+    with pytest.raises(BadPipe, match=r"torch cannot hold that"):
+        list(Loader(pipe.batch(3, as_="torch")))
+
+
+def test_empty_lists_are_not_missing(tmp_path: Path) -> None:
+    for missing in (False, True):
+        pq.write_table(pa.table({"x": [[1, 2], [], None if missing else [3]]}), tmp_path / "lists.parquet")
+        pipe = Pipe.parquet(tmp_path / "lists.parquet").batch(3, as_="torch")
+        if missing:
+            with pytest.raises(BadPipe, match=r"'x' is list.* it has missing lists"):
+                list(Loader(pipe))
+        else:
+            assert [x.tolist() for batch in Loader(pipe) for x in batch["x"]] == [[1, 2], [], [3]]
+
+
 # --- shuffling --------------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +349,27 @@ def test_a_filter_that_keeps_nothing_leaves_nothing(pipe: Pipe[Any]) -> None:
     assert list(Loader(pipe.filter(pc.field("k") < 0).shuffle().batch(4))) == []
 
 
+NAN = float("nan")
+FLOATS = pc.field("x")
+BESIDE_NAN = {
+    "more": FLOATS > 1, "not more": ~(FLOATS > 1), "unlike": FLOATS != 2, "like": FLOATS == 2, "nan": FLOATS.is_nan(),
+    "inside": pc.field("in", "x") != 2, "of two": (pc.field("k") > 0) & ~(FLOATS < 9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", BESIDE_NAN.values(), ids=BESIDE_NAN)
+def test_a_filter_keeps_what_it_keeps_of_a_table_where_there_is_nan(expression: Any, tmp_path: Path) -> None:
+    groups = [[2.0, NAN, 2.0], [NAN, NAN, NAN], [3.0, 2.0, None], [0.5, NAN, 7.0], [5.0, 5.0, 5.0]]
+    x = pa.array([value for group in groups for value in group])
+    table = pa.table({"k": range(len(x)), "x": x, "in": pa.StructArray.from_arrays([x], ["x"])})
+    pq.write_table(table, tmp_path / "nan.parquet", row_group_size=3)
+    want = table.filter(expression)["k"].to_pylist()
+    for source in (Pipe.parquet(tmp_path), Pipe.of(ds.dataset(tmp_path))):
+        chosen = source.filter(expression)
+        assert len(chosen) == len(want)
+        assert keys(Loader(chosen.batch(4)), "k") == want
+
+
 def test_a_filter_after_a_rename_says_what_to_do(pipe: Pipe[Any]) -> None:
     with pytest.raises(BadPipe, match=r"before rename\(\)"):
         pipe.rename(k="key").filter(pc.field("key") > 1)
@@ -410,6 +481,13 @@ def test_a_pyarrow_dataset_with_its_folders_as_columns(format: str, tmp_path: Pa
     assert len(pipe.filter(pc.field("k") < 10)) == 10
 
 
+def test_a_pyarrow_dataset_with_a_folder_for_what_is_missing(tmp_path: Path) -> None:
+    parts = ds.partitioning(pa.schema([("part", pa.int64())]), flavor="hive")
+    ds.write_dataset(pa.table({"k": [0, 1, 2], "part": [7, None, 7]}), tmp_path, format="parquet", partitioning=parts)
+    rows = list(Loader(Pipe.of(ds.dataset(tmp_path, partitioning=parts))))
+    assert {int(row["k"]): row["part"] for row in rows} == {0: 7, 1: None, 2: 7}
+
+
 def test_a_pyarrow_dataset_of_files_of_several_row_groups(tmp_path: Path) -> None:
     for day in (1, 2):
         (tmp_path / f"day={day}").mkdir()
@@ -435,7 +513,10 @@ def test_an_hf_dataset_gives_columns_unless_it_decodes(monkeypatch: pytest.Monke
     assert keys(Loader(chosen)) == [5, 3, 9]
     formatted = Pipe.of(given.with_format("numpy"))
     assert not formatted.columnar
+    few = given.with_format(None, columns=["s"])
+    assert [*next(iter(Loader(Pipe.of(few))))] == ["s"]
     monkeypatch.setattr("headrace.tables.stored.datasets.MEMORY", 100)
+    assert [*next(iter(Loader(Pipe.of(few))))] == ["s"]
     larger = Pipe.of(given)
     assert "memory-mapped" in repr(larger)
     assert sorted(keys(Loader(larger.shuffle().batch(16)))) == list(range(100))
@@ -452,3 +533,45 @@ def test_an_order_that_does_not_fit_in_memory_is_warned_of(tmp_path: Path, caplo
         assert sum("read again and again" in record.message for record in caplog.records) == told
     assert "memory=" in caplog.text
     assert "shuffle(quality=" in caplog.text
+
+
+def test_row_groups_and_files_without_rows_do_not_make_values_missing(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="not installed")
+    whole = table(1, 6).drop_columns(["m"])
+    for name, parts in {"a": [whole.slice(0, 0), whole, whole.slice(0, 0)], "b": [whole.slice(0, 0)]}.items():
+        with pq.ParquetWriter(tmp_path / f"{name}.parquet", whole.schema) as writer:
+            for part in parts:
+                writer.write_table(part)
+    batches = list(Loader(Pipe.parquet(tmp_path).batch(4, as_="torch")))
+    assert [k for batch in batches for k in batch["k"].tolist()] == [1, 2, 3, 4, 5, 6]
+    assert list(Loader(Pipe.parquet(tmp_path / "b.parquet").batch(4, as_="torch"))) == []
+
+
+@pytest.mark.parametrize("kind", ["string_view", "binary_view", "extension<arrow.uuid>", "extension<arrow.json>"])
+def test_a_filter_of_parquet_works_beside_and_by_columns_that_pyarrow_does_not_compare(
+    kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": [0, 1, 2], "v": HOLES[kind]}), path, row_group_size=2)
+    given = HOLES[kind].to_pylist()
+    for expression, left in ((pc.field("k") > 0, [1, 2]), (pc.field("v").is_valid(), [0, 2])):
+        pipe = Pipe.parquet(path).filter(expression)
+        batch = next(iter(Loader(pipe.batch(3, as_="arrow"))))
+        assert batch["k"].to_pylist() == left
+        assert batch["v"].to_pylist() == [given[k] for k in left]
+        assert batch["v"].type == HOLES[kind].type
+        assert len(pipe) == 2
+
+
+def test_a_filter_of_files_refuses_columns_by_their_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [0, 1], "b": [5.0, float("nan")], "s": [{"x": 1}, {"x": 2}]}), path)
+    pipe = Pipe.parquet(path).select("b", "a", "s")
+    for number in (pc.field(0), pc.field((2, "x"))):
+        with pytest.raises(BadOption, match="by its number: write its name"):
+            pipe.filter(number == 1)
+    assert len(pipe.filter(pc.field(("s", 0)) == 1)) == 1
+
+
+def test_a_column_that_is_selected_twice_is_there_once(small: Pipe[Any]) -> None:
+    assert list(next(iter(Loader(small.select("y", "k", "y").batch(2))))) == ["y", "k"]

@@ -1,6 +1,7 @@
 """Frames of every kind give the same rows and the same batches, and nothing is imported for what is not a frame."""
 
 import importlib.util
+import os
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,20 @@ def test_numbers_are_looked_at_where_they_lie() -> None:
     assert np.shares_memory(column.values, data["c1"])
 
 
+@pytest.mark.parametrize("method", ["fork", "server"])
+def test_a_mapped_file_that_was_replaced_is_mapped_anew(method: Any, tmp_path: Path) -> None:
+    path, other = tmp_path / "rows.npy", tmp_path / "other.npy"
+    for factor in (1, 10):
+        whole = np.zeros(6, [("x", "i8"), ("y", "f4")])
+        whole["x"] = np.arange(6) * factor
+        np.save(other, whole)
+        os.replace(other, path)
+        mapped = np.load(path, mmap_mode="r")
+        for given in (mapped, {"x": mapped["x"], "y": mapped["y"]}):
+            with Loader(Pipe.of(given).batch(6), workers=1, start_method=method) as loader:
+                assert [batch["x"].tolist() for batch in loader] == [whole["x"].tolist()]
+
+
 def test_a_dict_of_tensors_and_arrays_of_several_dimensions() -> None:
     torch = pytest.importorskip("torch", reason="not installed")
     images = torch.arange(60).reshape(10, 2, 3)
@@ -101,6 +116,42 @@ def test_nan_in_pandas_stays_nan_and_pandas_dtypes_come_back() -> None:
     for how in ({}, {"workers": 1}):
         with Loader(Pipe.of(given).batch(3, as_="pandas"), **how) as loader:
             pd.testing.assert_frame_equal(next(iter(loader)), given.reset_index(drop=True))
+
+
+def categories_of_every_dtype() -> dict[str, Any]:
+    pd = pytest.importorskip("pandas", reason="not installed")
+    days = pd.to_datetime(["2020-01-01", "2021-01-01"])
+    found = {dtype: pd.Index([1, 2], dtype=dtype) for dtype in ("int8", "uint64", "float32", "Int64", "int64[pyarrow]")}
+    found |= {dtype: pd.Index(["x", "y"], dtype=dtype) for dtype in ("object", "str", "string[pyarrow]")}
+    found |= {"days": days, "zoned": days.tz_localize("Europe/Zurich"), "spans": pd.to_timedelta([1, 2])}
+    return found | {"months": pd.period_range("2020", periods=2, freq="M"), "cut": pd.cut([1, 2], [0, 1, 5]).categories}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_categories_of_every_dtype_come_back(workers: int) -> None:
+    pd = pytest.importorskip("pandas", reason="not installed")
+    made = {name: pd.Categorical.from_codes([1, -1, 0], index) for name, index in categories_of_every_dtype().items()}
+    given = pd.DataFrame(made)
+    with Loader(Pipe.of(given).batch(3, as_="pandas"), workers=workers) as loader:
+        (got,) = loader
+    pd.testing.assert_frame_equal(got, given)
+
+
+def test_periods_and_intervals_have_their_arrow_types_in_workers_too() -> None:
+    pd = pytest.importorskip("pandas", reason="not installed")
+    given = pd.DataFrame({"p": pd.period_range("2020", periods=3, freq="M"), "i": pd.interval_range(0, 3)})
+    pipe = Pipe.of(given).batch(3, as_="arrow")
+    with Loader(pipe, workers=1) as loader:
+        assert [batch.schema for batch in loader] == [batch.schema for batch in Loader(pipe)]
+
+
+def test_what_a_join_does_not_find_is_missing_in_dtypes_that_cannot_miss_anything() -> None:
+    pd = pytest.importorskip("pandas", reason="not installed")
+    right = pd.DataFrame({"k": [0, 1], "i": pd.interval_range(0, 2), "s": pd.arrays.SparseArray([0, 5])})
+    joined = Pipe.of({"k": np.array([1, 7])}).join(right, "k").batch(2, as_="pandas")
+    (got,) = Loader(joined)
+    assert got["i"].isna().tolist() == got["s"].isna().tolist() == [False, True]
+    assert got["s"][0] == 5
 
 
 def test_polars_dtypes_come_back() -> None:

@@ -193,3 +193,15 @@ def test_runs_that_pandas_wraps_are_decoded_for_good() -> None:
     (batch,) = Loader(Pipe.of(frame).batch(3, as_="pandas"))
     assert batch["x"].dtype == pd.ArrowDtype(pa.string())
     assert pa.array(batch["x"]).to_pylist() == ["a", "a", None]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_tensor_of_a_batch_can_be_changed_in_place_with_one_that_requires_grad(workers: int) -> None:
+    torch = pytest.importorskip("torch", reason="not installed")
+    pipe = Pipe.of({"a": np.arange(4.0), "b": np.arange(4.0)}).batch(4, as_="torch")
+    with Loader(pipe, workers=workers) as loader:
+        (batch,) = loader
+    batch["a"] *= torch.full((4,), 2.0, dtype=torch.float64, requires_grad=True)
+    assert batch["a"].tolist() == [0, 2, 4, 6]
+    assert batch["b"].tolist() == [0, 1, 2, 3]
+    assert not batch["b"].requires_grad

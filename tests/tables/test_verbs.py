@@ -1,5 +1,6 @@
 """Verbs on columns, on streams of rows and on frames."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,20 @@ def test_select_reaches_the_source_through_verbs_that_keep_columns() -> None:
     pipe = Pipe.of(numbers(20)).shuffle().header(10).cycle(2).select("k", "c1").batch(4)
     assert "frame(20 rows, 2 columns)" in repr(pipe)
     assert all(list(b) == ["k", "c1"] for b in Loader(pipe))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_select_behind_select_or_rename_sees_only_what_they_leave(batched: bool) -> None:
+    def named(pipe: Pipe[Any]) -> list[str]:
+        return list(next(iter(Loader(pipe.batch(2) if batched else pipe))))
+
+    mapped = Pipe.of(numbers(6)).map(dict_of, batched=True)
+    assert named(mapped.rename(k="c0", c0="k").select("c1", "k").select("k")) == ["k"]
+    for wrong in (mapped.rename(k="new").select("k"), mapped.rename(no="new").select("c1")):
+        with pytest.raises(BadOption, match="there is no column"):
+            named(wrong)
+    with pytest.raises(BadOption, match="there is no column 'c0'"):
+        named(mapped.select("k", "c1").select("c0"))
 
 
 def test_select_after_a_map_takes_what_the_map_gives() -> None:
@@ -114,6 +129,28 @@ def test_concatenated_frames_are_one() -> None:
     hidden = Pipe.of(numbers(3)).concat(mixed.inputs[1].map(dict_of, batched=True)).batch(6)
     with pytest.raises(BadPipe, match=r"column 'k' is float64 and int64 in different parts"):
         list(Loader(hidden))
+
+
+def enums(values: list[str], kind: list[str]) -> Any:
+    pl = pytest.importorskip("polars", reason="not installed")
+    return pl.DataFrame({"e": pl.Series(values, dtype=pl.Enum(kind))})
+
+
+@pytest.mark.parametrize("where", ["frames", "parquet", "arrow"])
+def test_enums_of_other_values_are_not_alike(where: str, tmp_path: Any) -> None:
+    parts = [enums(["a", "b"], ["a", "b"]), enums(["b", "c"], ["b", "c", "a"])]
+    if where == "frames":
+        with pytest.raises(BadPipe, match=r"'e' is a category of \['a', 'b'\] and a category of \['b', 'c', 'a'\]"):
+            Pipe.of(parts[0]).concat(Pipe.of(parts[1])).batch(4, as_="polars")
+    else:
+        for number, part in enumerate(parts):
+            getattr(part, {"parquet": "write_parquet", "arrow": "write_ipc"}[where])(tmp_path / f"{number}.{where}")
+        with pytest.raises(BadOption, match=r"'e' is .*0\.\w+ and an Enum of other values in .*1\."):
+            getattr(Pipe, where)(tmp_path)
+    alike = Pipe.of(parts[0]).concat(Pipe.of(enums(["b"], ["a", "b"]))).batch(4, as_="polars")
+    (got,) = Loader(alike)
+    assert got["e"].to_list() == ["a", "b", "b"]
+    assert got["e"].dtype == parts[0]["e"].dtype
 
 
 def test_a_weighted_draw_takes_columns() -> None:
@@ -264,3 +301,60 @@ def test_a_batch_that_fails_can_be_left_out(workers: int) -> None:
     with pytest.raises(ValueError, match="seven") as caught, Loader(pipe, **how) as loader:
         list(loader)
     assert "in map(" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_a_join_to_batches_whose_text_lies_in_lists_says_where_it_belongs(how: str) -> None:
+    pytest.importorskip("torch", reason="not installed")
+    batches = Pipe.of(pa.table({"k": [1, 2], "s": ["a", "b"]})).batch(2, as_="torch")
+    with pytest.raises(BadPipe, match="put join\\(\\) before batch\\(\\)"):
+        list(Loader(batches.join({"k": np.array([1]), "v": np.array([5])}, "k", how)))
+
+
+def some_missing(rows: int, missing: bool) -> Any:
+    def hole(row: int, value: Any) -> Any:
+        return None if missing and row == 1 else value
+
+    return pa.table(
+        {
+            "i": pa.array([hole(i, i) for i in range(rows)], pa.int64()),
+            "v": pa.array([hole(i, [i, -i]) for i in range(rows)], pa.list_(pa.float32(), 2)),
+            "c": pa.array([hole(i, i % 2) for i in range(rows)], pa.int64()).dictionary_encode(),
+            "s": pa.array([hole(i, str(i)) for i in range(rows)]),
+        }
+    )
+
+
+def shapes(batch: Any) -> list[Any]:
+    return [(name, type(values), values.dtype, values.ndim) for name, values in batch.items()]
+
+
+@pytest.mark.parametrize("stored", [(), (0,), (0, 1)])
+@pytest.mark.parametrize("missing", [(False, True), (True, False), (True, True)])
+def test_parts_of_which_some_have_missing_values_give_batches_of_one_kind(
+    stored: tuple[int, ...], missing: tuple[bool, bool], tmp_path: Path
+) -> None:
+    parts = []
+    for number, (rows, holes) in enumerate(zip((5, 6), missing, strict=True)):
+        table = some_missing(rows, holes)
+        with pa.ipc.new_file(tmp_path / f"{number}.arrow", table.schema) as file:
+            file.write_table(table, max_chunksize=2)
+        parts.append(Pipe.arrow(tmp_path / f"{number}.arrow") if number in stored else Pipe.of(table))
+    whole = parts[0].concat(parts[1])
+    joined = whole.join({"i": np.arange(3), "j": np.arange(3)}, "i")
+    for pipe in (whole, whole.cycle(2), whole.shuffle(), whole.map(dict_of, batched=True), joined):
+        batches = list(Loader(pipe.batch(2)))
+        assert len({repr(shapes(batch)) for batch in batches}) == 1
+        assert type(batches[0]["i"]) is np.ma.MaskedArray
+    assert values(Loader(whole.batch(2)), "i") == [
+        *some_missing(5, missing[0])["i"].to_pylist(),
+        *some_missing(6, missing[1])["i"].to_pylist(),
+    ]
+    with pytest.raises(BadPipe, match="'i' is int64 with missing values"):
+        whole.batch(2, as_="torch")
+
+
+def test_columns_of_other_types_in_parts_can_be_made_alike_row_by_row() -> None:
+    parts = Pipe.of({"x": np.arange(2)}).concat(Pipe.of({"x": np.arange(2.0)}))
+    made = parts.map(lambda c: {"x": c["x"].astype(np.float32)}, batched=True)
+    assert [row["x"] for row in Loader(made)] == [0, 1, 0, 1]

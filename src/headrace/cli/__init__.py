@@ -27,6 +27,7 @@ VERBS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
+    _fill_closed_streams()
     if args and args[0] in VERBS:
         return _verb(args[0], args[1:])
     verbs = "\n".join(f"  {name:12}{text}" for name, text in VERBS.items())
@@ -65,6 +66,20 @@ def _verb(name: str, args: list[str]) -> int:
         return code
     except SystemExit as end:  # argparse has said what is wrong
         return int(end.code or 0)
+
+
+def _fill_closed_streams() -> None:
+    """Where the command was started with stdout or stderr closed (`>&-`), what goes there goes nowhere.
+
+    Left closed, their numbers would be given to the next files and sockets that are opened.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, number)
+            if nowhere > 2:
+                os.close(nowhere)
+            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - as long as the process
 
 
 def _version() -> str:

@@ -42,7 +42,7 @@ def _stages(pipe: Pipe[Any], seed: int, workers: int) -> dict[str, Any]:
         "length": pipe.length(),
         "workers": workers,
         "indexed": program.indexed,
-        "countable": program.countable,
+        "countable": program.steps_known,
         "strands": program.strands,
         "stages": [
             {

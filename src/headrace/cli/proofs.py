@@ -86,7 +86,7 @@ class Reading(NamedTuple):
 
 def prove(subject: Subject, options: ProofOptions) -> Iterator[Proof]:
     """One proof after the other."""
-    with subject.loader(workers=0) as inline:
+    with _loader(subject, workers=0) as inline:
         samples = _source_samples(inline.pipe)
         first = read(inline, options)
         again = read(inline, options)
@@ -105,6 +105,11 @@ def prove(subject: Subject, options: ProofOptions) -> Iterator[Proof]:
     yield from _resume(subject, options, first.digests)
     if options.ranks > 1:
         yield from _ranks(subject, options)
+
+
+def _loader(subject: Subject, **changes: object) -> Loader[Any]:
+    """Batches are compared in order, also those of a loader that may deliver them in any (`ordered=False`)."""
+    return subject.loader(**changes, ordered=True)
 
 
 def read(loader: Loader[Any], options: ProofOptions) -> Reading:
@@ -204,7 +209,7 @@ def _workers(subject: Subject, options: ProofOptions, first: Reading, known: boo
     kinds = options.kinds or ("process", "thread")
     for kind in kinds:
         for workers in options.workers if options.kinds or kind == "process" else options.workers[-1:]:
-            with subject.loader(workers=workers, kind=kind) as loader:
+            with _loader(subject, workers=workers, kind=kind) as loader:
                 reading = read(loader, options)
                 name = f"workers={workers}, {kind}"
                 same = _compare(name, first.digests, reading.digests, "the same batches in the same order as inline")
@@ -247,10 +252,10 @@ def _resume(subject: Subject, options: ProofOptions, whole: list[bytes]) -> Iter
     for number, cut in enumerate(cuts(len(whole), options.cuts)):
         before, after = ways[number % len(ways)]
         rest_count = None if options.batches is None else len(whole) - cut
-        with subject.loader(**before, epoch=options.epoch) as loader:
+        with _loader(subject, **before, epoch=options.epoch) as loader:
             front, state = _front(loader, cut)
             saved = json.dumps(state)
-        with subject.loader(**after, epoch=0) as loader:
+        with _loader(subject, **after, epoch=0) as loader:
             try:
                 rest = _rest(loader, json.loads(saved), rest_count)
             except SnapshotRefused as refused:
@@ -280,8 +285,8 @@ def _ranks(subject: Subject, options: ProofOptions) -> Iterator[Proof]:
     wanted: Counter[int] = Counter()
     steps: list[int] = []
     for rank in range(options.ranks):
-        with subject.loader(workers=0, world=World(rank=rank, ranks=options.ranks)) as loader:
-            if not (loader.program.countable and loader.program.indexed and len(loader.program.stages) == 1):
+        with _loader(subject, workers=0, world=World(rank=rank, ranks=options.ranks)) as loader:
+            if not loader.program.traceable:
                 remark = (
                     "not checked: how many batches each rank gets shows only while all of them run; start "
                     f"`headrace run --num-instances {options.ranks} python YOUR_PROGRAM` and compare what arrives"

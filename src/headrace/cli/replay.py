@@ -45,14 +45,14 @@ def _run(loader: Loader[Any], entries: list[QuarantinedSample]) -> Iterator[Proo
     for epoch in sorted({entry.epoch for entry in entries}):
         of_epoch = [entry for entry in entries if entry.epoch == epoch]
         meter = Meter()
-        if program.indexed and program.countable and len(program.stages) == 1:
+        if program.traceable:
             for number, payload in sorted(set(_tickets(program, loader, epoch, of_epoch))):
                 meter.skips += rerun(program, epoch, number, payload)[0].skipped
         else:
             policy = replace(inline(loader.policy), on_error="skip")
             for _ in read_epoch(program, policy, epoch, loader.world, loader.ends, meter=meter):
                 pass
-        failures = {(position, op, index): error for position, op, error, index in meter.skips}
+        failures = {(position, op, index): error for position, op, error, index, _ in meter.skips}
         for entry in of_epoch:
             yield _judge(entry, failures)
 

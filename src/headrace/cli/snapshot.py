@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.cli.subject import Subject, find
-from headrace.engine.places import read_epoch_place
+from headrace.engine.feeds.counter import Finished
+from headrace.engine.places import RunPlace, VotedPlace, read_epoch_place
 from headrace.engine.snapshot import check
-from headrace.errors import BadOption, SnapshotRefused
+from headrace.errors import BadOption, BadPipe, SnapshotRefused
 
 _READS = "this command reads snapshots of Loader and DataLoader2 as JSON"
 
@@ -120,11 +121,16 @@ def place(at: object) -> str:
 
 def _refusal(state: dict[str, Any], subject: Subject) -> str | None:
     """None if the snapshot belongs to the pipe, else why not."""
-    loader = subject.loader()
     try:
-        _, _, at = check({**state, "pipe": subject.known_as(state["pipe"])}, loader.pipe)
-        if at is not None:
-            at.fit(loader.program)
-    except SnapshotRefused as refused:
+        with subject.loader() as loader:
+            _, epoch, at = check({**state, "pipe": subject.known_as(state["pipe"])}, loader.pipe)
+            if isinstance(at, VotedPlace):
+                at.fit(loader.program)  # (whatever the number of ranks that it is for)
+            elif at is not None and not isinstance(at.place, Finished):
+                loader.go_to(epoch, at)
+        if isinstance(at, RunPlace) and isinstance(at.place, Finished):
+            with subject.loader(sharding="dynamic") as loader:
+                loader.go_to(epoch, at)
+    except (SnapshotRefused, BadPipe) as refused:
         return str(refused)
     return None

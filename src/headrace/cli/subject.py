@@ -87,11 +87,9 @@ class Subject:
 def _make(pipe: Pipe[Any], options: dict[str, Any], changes: dict[str, Any]) -> Loader[Any]:
     """A loader with these options and changes; a kind or start method that the changes rule out is dropped."""
     options = {**options, **changes}
-    if "workers" in changes and "kind" not in changes and options.get("kind") != "thread":
+    if not options.get("workers") or (options.get("kind") == "inline" and "kind" not in changes):
         options["kind"] = None  # follows from the number of workers
-    if options.get("workers", 0) == 0:
-        options["kind"], options["start_method"] = None, None
-    if options.get("kind") not in (None, "process"):
+    if not options.get("workers") or options.get("kind") not in (None, "process"):
         options["start_method"] = None
     return Loader(pipe, **options)
 

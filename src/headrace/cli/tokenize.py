@@ -8,6 +8,7 @@ same to the byte for any number of workers and interruptions. Read them with `Pi
 
 import argparse
 import importlib
+import json
 import sys
 import time
 from pathlib import Path
@@ -49,6 +50,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quarantine", metavar="FILE", help="with --on-error skip: writes there what was left out")
     parser.add_argument("--overwrite", action="store_true", help="write PREFIX anew if it is there already")
     parser.add_argument("--dtype", choices=("uint16", "int32"), help="how a token is written (default: by vocabulary)")
+    parser.add_argument("--json", action="store_true", help="print what was written as one JSON object")
     args = parser.parse_args(argv)
     if args.quarantine is not None and args.on_error != "skip":
         raise BadOption("--quarantine is for documents that are left out: add --on-error skip")
@@ -77,6 +79,10 @@ def main(argv: list[str]) -> int:
         return 1
     finally:
         writer.close()
+    if args.json:
+        facts = {"file": made, "documents": writer.documents, "tokens": writer.tokens, "dtype": dtype}
+        print(json.dumps({**facts, "left_out": skipped}, indent=2))
+        return 0
     left_out = f"; {skipped} left out" if skipped else ""
     print(f"{made}: {writer.documents} documents, {writer.tokens} tokens ({dtype}){left_out}")
     return 0

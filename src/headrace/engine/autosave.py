@@ -1,6 +1,7 @@
 """Autosave: snapshots written while the epoch runs, each whole or not at all.
 
-A snapshot counts the batch that is about to be handed over as delivered. It is written to a new file beside the old
+A snapshot counts the batch that is about to be handed over as delivered; where batches are taken ahead of the caller
+(copies to a device), the last one that the caller has. It is written to a new file beside the old
 one, which it then replaces in one step, so that a crash at any moment leaves a whole snapshot. If it cannot be written,
 the last whole file stays, log and `stats()` say what is wrong, and the epoch goes on.
 
@@ -136,8 +137,13 @@ class Autosave:
         """The files of ranks other than the first."""
         return self._path.parent.glob(f"{glob.escape(self._path.name)}.rank*")
 
-    def counter(self, epoch: int, at: EpochPlace | None, state: Callable[[], State]) -> Callable[[bool], None]:
-        """What to call after each batch of an epoch that begins (`at` is None) or goes on, and with True at its end."""
+    def counter(
+        self, epoch: int, at: EpochPlace | None, state: Callable[[], tuple[State, int]]
+    ) -> Callable[[bool], None]:
+        """What to call after each batch of an epoch that begins (`at` is None) or goes on, and with True at its end.
+
+        `state` gives the state to write, and how many of these batches the caller does not have at that place.
+        """
         before, self._steps = self._steps, 0
         seen = 0
         if not self._attempt:
@@ -152,13 +158,15 @@ class Autosave:
                 return
             if ended:
                 if self._since and self.form is None:  # (a door that keeps more is not at its end yet)
-                    self._save(state(), 0)  # before the first step of the next epoch
+                    now, held = state()
+                    self._save(now, before + seen - held if held else 0, held)  # (0: before the next epoch)
                 return
             seen += 1
             self._made += 1
             # The first one is written at once: trouble shows early, and this attempt can be told from the last one.
             if self._made % self._every == 0 or self._made == 1:
-                self._save(state() if self.form is None else self.form(), before + seen)
+                now, held = state() if self.form is None else (self.form(), 0)
+                self._save(now, before + seen - held, held)
             else:
                 self._count_since()
 
@@ -173,8 +181,8 @@ class Autosave:
             except OSError as error:
                 self._complain(error)
 
-    def _save(self, state: State, steps: int) -> None:
-        attempt = {"rank": self._rank, "made": self._made, **self._attempt}
+    def _save(self, state: State, steps: int, held: int) -> None:
+        attempt = {"rank": self._rank, "made": self._made - held, **self._attempt}
         text = f'{json.dumps({**state, "steps": steps, "attempt": attempt})[:-1]}, "since": '.encode()
         try:
             handle = _write(self._mine, text + f"{0:{WIDTH}}}}".encode())

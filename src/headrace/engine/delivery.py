@@ -27,13 +27,16 @@ class AheadMark(NamedTuple):
     kept: int
 
 
-def place_after(feed: Feed, ticket: Ticket, taken: int) -> RunPlace:
-    """Where the epoch stands after `taken` outputs of a ticket; `feed` is that of the last stage."""
-    after = taken >= ticket.many
+def place_after(feed: Feed, ticket: Ticket, taken: int | None) -> RunPlace:
+    """Where the epoch stands after `taken` outputs of a ticket; `feed` is that of the last stage.
+
+    None: before the ticket. (One that has failed has no outputs: after 0 of them the epoch stands behind it.)
+    """
+    after = taken is not None and taken >= ticket.many
     mark, kept, ahead = ticket.after if after else ticket.before, ticket.kept[after], None
     if isinstance(mark, AheadMark):
         mark, ahead, kept = mark
-    return RunPlace(None if mark is None else feed.at(mark), 0 if after else taken, kept, ahead=ahead)
+    return RunPlace(None if mark is None else feed.at(mark), 0 if after or taken is None else taken, kept, ahead=ahead)
 
 
 class AnyOrder:

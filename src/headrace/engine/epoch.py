@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.engine.feeds.place import Feed
-from headrace.engine.places import EpochPlace, LastMask, RunningEpoch, RunPlace, plain_epoch_place
+from headrace.engine.places import EpochPlace, HandedOn, RunningEpoch, RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
@@ -96,7 +96,7 @@ class Epoch(Iterator[T], Generic[T]):
         """Called after each batch too, by the tuner: it may move the epoch to other workers."""
         self.on_break: Callable[[int, EpochPlace | None], None] | None = None
         """Called with the place of the epoch when it is closed before its end."""
-        self.handed_over: LastMask | None = None
+        self.handed_over: HandedOn | None = None
         """Set where batches are taken ahead (copies to a device): which batch the caller has."""
         self._watch = watch
         self._watched: Watched | None = None
@@ -259,7 +259,7 @@ class Epoch(Iterator[T], Generic[T]):
 
         Of listed items the list is opened again, at this one.
         """
-        at = self._run.place_at(self._run.ticket, 0)
+        at = self._run.place_at(self._run.ticket, None)
         if self.handed != self.received:
             self.pass_over(stay=True)
         last = self._last

@@ -1,12 +1,12 @@
 """Executor: runs tickets of a program, in whatever thread or process it finds itself.
 
-A ticket is a tuple `(sequence, stage, epoch, number, payload)`. `number` says which ticket of its stage it is, the
-same in every run: random values depend on it and on nothing else. Its payload depends on what feeds the stage:
+Of a ticket, its stage, epoch, number and payload come here. `number` says which ticket of its stage it is, the same in
+every run: random values depend on it and on nothing else. The payload depends on what feeds the stage:
 
     positions   (start, stop, extra)          positions of the head, then those of the tuple `extra`
     refs        (samples, base, stride)       samples of the stage before, already decoded; numbered from `base`
     listed      the object itself             what the consumer's iterator gave
-    strand      (strand, state, dropped)      the next block of a strand, from `state` if it is not open here
+    strand      (strand, state)               the next block of a strand, from `state` if it is not open here
 
 Outputs come back as a list. The executor notes where it is (`place`) before it calls user code, so that an error, a
 death or a stuck worker can be named after the op and the sample.
@@ -49,7 +49,7 @@ class Executor:
         self._holds = held
         self.spot = Spot()
         if program.skips:
-            self.spot.leave_out = self._skip
+            self.spot.leave_out = self._leave_out
         self.header: Any = [0, 0, 0]
         """Where the position at hand is written, for whoever looks after a death: (ticket, position, begun)."""
         self._seeds = seeds and program.keyed
@@ -86,7 +86,7 @@ class Executor:
             outputs = self._samples(opened, stage, number, payload, avoid)
         else:
             self._note(number)
-            outputs = self._push(opened.chains[stage_number], payload, number)
+            outputs = [] if number in avoid else self._push(opened.chains[stage_number], payload, number)
         self.spot.here = place.rows = None  # not after an error: whoever reports it asks where()
         self.timings = opened.read_clock()
         return outputs
@@ -304,12 +304,21 @@ class Executor:
             units = made
         return units
 
-    def _skip(self, position: int, error: Exception) -> None:
-        self.skipped.append((position, self._op(), failure(error), self._index()))
+    def _leave_out(self, position: int, error: Exception) -> None:
+        self._skip(self._position(position), error, whole=False)
+
+    def _position(self, own: int) -> int:
+        """The position in the epoch of a sample of which an op says its `own` number: where the op makes one output of
+        several samples, it is that of the output."""
+        return self.header[1] if self._by_position and self.header[2] != GROUPED else own
+
+    def _skip(self, position: int, error: Exception, whole: bool = True) -> None:
+        self.skipped.append((position, self._op(), failure(error), self._index(), whole))
 
     def where(self) -> str:
         """The op and the sample at hand: its position in the epoch, and which one of its source it is."""
-        spot, at = self.spot, self.header[1] if self.spot.failed is None else self.spot.failed
+        spot = self.spot
+        at = self.header[1] if spot.failed is None else self._position(spot.failed)
         position, source = spot.position if spot.here is not None else -1, ""
         if (index := self._index()) is not None and index != at:
             # (Ops before a shuffle count as the source does: the position in the epoch is in the header.)

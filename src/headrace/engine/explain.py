@@ -48,7 +48,8 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
             last = program.assembled and stage is program.last
             place = "in the consumer, while it decodes" if last else where
             drop = ", drop_last=True" if stage.drop_last else ""
-            lines.append(_line(f"batch({stage.group}{drop})", place, "the batch at hand"))
+            batch = f"batch({stage.group}{drop})" if stage.balance is None else stage.balance.describe()
+            lines.append(_line(batch, place, "the batch at hand"))
         lines += _nodes(stage.nodes, where, "the batch at hand")
     if program.tail:
         lines.append("tail: must see the whole stream after work was divided")

@@ -136,10 +136,16 @@ class VotedPlace(PlainRecord):
 EpochPlace = RunPlace | VotedPlace
 
 
-class LastMask(Protocol):
-    """Has the mask of the batch that the caller has, where something between loader and caller takes batches ahead."""
+class HandedOn(Protocol):
+    """What is known of the batch that the caller has, where something between loader and caller takes batches ahead."""
 
-    mask: list[bool] | None
+    state: Any
+    """The state of the loader after that batch; None if it is not known."""
+    count: int
+    """How many batches of the epoch the caller has had."""
+
+    @property
+    def mask(self) -> list[bool] | None: ...
 
 
 class RunningEpoch(Protocol):

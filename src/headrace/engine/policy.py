@@ -115,6 +115,11 @@ class Policy:
         """Whether a sample that fails is left out instead of ending the epoch."""
         return self.on_error != "raise"
 
+    @property
+    def seeds_globals(self) -> bool:
+        """Whether user code may find the global generators seeded: threads share them, and leave them alone."""
+        return self.kind != "thread"
+
     @classmethod
     def of(cls, options: dict[str, Any]) -> "Policy":
         """A policy from the keywords of a loader; `kind` and `memory` may be None."""

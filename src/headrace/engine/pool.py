@@ -6,7 +6,9 @@ the same time gets a set of its own, so that two of them never wait for each oth
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
@@ -29,6 +31,11 @@ class Pool:
     _owner: int = field(default_factory=os.getpid)
     _replaced: int = 0
 
+    def __post_init__(self) -> None:
+        # Now, not with the first iterator: what this machine cannot do is refused when the loader is made, and the
+        # first batch does not wait for the import.
+        self._make = maker(self.policy)
+
     def take(self) -> Workers:
         """An idle set of workers, or a new one."""
         if self._owner != os.getpid():
@@ -37,7 +44,7 @@ class Pool:
         with self._lock:
             workers = self._idle.pop() if self._idle else None
         if workers is None:
-            workers = make(self.policy)
+            workers = self._make()
             try:
                 workers.open(self.program)
             except OSError as error:
@@ -61,7 +68,7 @@ class Pool:
         """From now on, start workers by another policy; idle ones end."""
         with self._lock:
             idle, self._idle = self._idle, []
-            self.policy = policy
+            self.policy, self._make = policy, maker(policy)
         for workers in idle:
             self._end(workers)
 
@@ -92,24 +99,24 @@ class Pool:
         workers.close()
 
 
-def make(policy: Policy) -> Workers:
-    """A set of workers of the policy's kind."""
+def maker(policy: Policy) -> Callable[[], Workers]:
+    """What makes a set of workers of the policy's kind."""
     if policy.kind == "inline":
-        return InlineWorkers()
+        return InlineWorkers
     if policy.kind == "thread":
         from headrace.engine.workers.thread import ThreadWorkers
 
-        return ThreadWorkers(policy)
+        return partial(ThreadWorkers, policy)
     if policy.kind == "ray":
         from headrace.engine.workers.ray.workers import RayWorkers
 
-        return RayWorkers(policy)
+        return partial(RayWorkers, policy)
     if policy.pool is not None:
         from headrace.engine.workers.shared.consumer import SharedWorkers
 
-        return SharedWorkers(policy)
+        return partial(SharedWorkers, policy)
     if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
         raise BadOption("worker processes need Linux (5.3 or later); kind='thread' runs the same pipe in threads")
     from headrace.engine.workers.process.workers import ProcessWorkers
 
-    return ProcessWorkers(policy)
+    return partial(ProcessWorkers, policy)

@@ -134,9 +134,10 @@ class Program:
         return ", ".join([*(node.op.describe() for node in nodes), *([f"batch of {group}"] if group else [])])
 
     @property
-    def countable(self) -> bool:
-        """Ranks can know by arithmetic how many steps each of them will take."""
-        return not self.tail and self.one_to_one and all(stage.balance is None for stage in self.stages)
+    def traceable(self) -> bool:
+        """Arithmetic says of which positions each step was made: lineage, replay and proofs then need not read on."""
+        alone = self.indexed and len(self.stages) == 1 and not self.tail
+        return alone and self.one_to_one and self.last.balance is None
 
     @property
     def one_to_one(self) -> bool:
@@ -150,6 +151,19 @@ class Program:
         Where samples that fail are left out, a batch of which all have failed is one step less.
         """
         return self.one_to_one and not (self.skips and any(stage.group for stage in self.stages))
+
+    def ends(self, stage: int, ends: str) -> str:
+        """What becomes of the last groups of a stage, where the loader was given `ends=`.
+
+        That is about the batches that arrive. Groups that ops behind them take apart or group again (those of
+        `threadpool_map`, for one) only bring samples there: none of these is left out, and none comes twice.
+        """
+        here, *later = self.stages[stage:]
+        if here.drop_last:
+            return "drop"
+        behind = (*here.nodes, *(node for s in later for node in s.ops), *self.tail)
+        apart = any(isinstance(node.op, Flat) and not node.op.chooses for node in behind)
+        return "short" if apart or any(s.group is not None for s in later) else ends
 
     @property
     def assembled(self) -> bool:
@@ -173,6 +187,8 @@ def cut(
     listed = head.op.listed
     if listed and divided:
         raise BadOption("a listed source is this rank's own list, which is not divided among ranks: leave world= out")
+    if not indexed and (strands or 1) > 1:
+        _check_divided(head)
     stages, tail = _stages(rest, "listed" if listed else "positions" if indexed else "strand")
     if divided and stages[-1].feed == "strand":
         _next_stage(stages, "ranks take samples in turn")
@@ -181,6 +197,17 @@ def cut(
         block=_block(stages, head), keyed=keyed, skips=skips, strands=1 if indexed else strands or 1,
         strand_block=1 if head.op.batches else STRAND_BLOCK,
     )  # fmt: skip
+
+
+def _check_divided(head: Pipe[Any]) -> None:
+    """Raise if a source would give all its samples to every strand."""
+    for node in head.nodes():
+        op = node.op
+        if not node.inputs and not op.divides and type(op).flow is not Source.flow:
+            raise BadOption(
+                f"{op.name()} cannot be read in several strands: leave strands= out, or let its flow() give every "
+                "here.strands-th sample only, from number here.strand on, and say so with `divides = True` in its class"
+            )
 
 
 def _chain(pipe: Pipe[Any]) -> list[Pipe[Any]]:

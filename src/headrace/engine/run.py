@@ -83,8 +83,7 @@ class Run:
         """How many outputs of that ticket have been handed out."""
         self.failed = False
         """The exception that is being raised belongs to one ticket: after it the run can go on with the next ticket."""
-        self._skip = at.gone
-        self._counts = policy.skips
+        self._skip, self._counts = at.gone, policy.skips
         self._skips = [at.skipped, *([0] * self._last)]
         self._inputs = [0] * len(program.stages) if at.place is None else [p.inputs(world) for p in chain(at.place)]
         self.skipped = at.skipped
@@ -253,15 +252,15 @@ class Run:
 
     def _window(self) -> int:
         policy = self.policy
-        if policy.kind == "inline":
+        if not policy.workers:
             return STREAMED if self._streamed else 1
         wanted = policy.window or 8 * policy.workers
         if self.workers.rest:
             wanted = max(wanted, policy.workers * policy.prefetch * STRETCH)
         arena = self._arena
         if arena.largest:
-            wanted = min(wanted, arena.budget // arena.largest)
-        return max(wanted, policy.workers + 1)
+            wanted = min(wanted, max(arena.budget // arena.largest, policy.workers + 1))
+        return wanted
 
     def _close(self, stage: int) -> None:
         """If every ticket of a stage is answered, let the next stage form its last, incomplete group."""
@@ -350,12 +349,13 @@ class Run:
     def _count_skips(self, stage: int, reply: Reply) -> None:
         """Count what was left out, in order: the same samples exhaust a budget at the same place in every run."""
         ticket, before = reply.ticket, self._skips[stage]
-        self._inputs[stage] += ticket.inputs()
+        self._inputs[stage] = self._feeds[stage].seen(self._inputs[stage], reply)
         now = self._skips[stage] = before + len(reply.skipped)
         reply.skips = ticket.skips + now
         reply.kept = (ticket.kept[0] + before, ticket.kept[1] + now)
         if not reply.skipped:
             return
+        ticket.avoid += tuple(position for position, *_, whole in reply.skipped if whole)
         self.meter.skip(self.epoch, stage, reply.skipped)
         if isinstance(budget := self.policy.on_error, Budget) and budget.spent(reply.skips, self._inputs[stage]):
             reply.error = too_many(budget, reply.skips, *reply.skipped[-1][:3])
@@ -364,8 +364,8 @@ class Run:
         """Where the epoch stands: at the ticket at hand, with so many of its outputs gone."""
         return self.place_at(self.ticket, self.taken)
 
-    def place_at(self, ticket: Ticket | None, taken: int) -> RunPlace:
-        """The same of any ticket; before the first one there is None."""
+    def place_at(self, ticket: Ticket | None, taken: int | None) -> RunPlace:
+        """The same of any ticket; before the first one there is None. `taken`: None means before it."""
         return self._began if ticket is None else place_after(self._feeds[-1], ticket, taken)
 
     def mask(self) -> list[bool] | None:

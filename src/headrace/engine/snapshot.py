@@ -1,9 +1,11 @@
 """Snapshots: where an epoch stands, as plain data that outlives the process.
 
-    {"version": 2, "pipe": [hash of each op], "ops": [each in a few words], "seed": 7, "epoch": 3, "at": null | place}
+    {"version": 2, "pipe": [hash of each op], "seed": 7, "epoch": 3, "at": null | place, "ops": [each in a few words]}
 
-and "weights", where a mixture's weights were changed while the job ran (`ops.branch.journal`), and, inside an epoch,
-"shuffled": how many samples each shuffle of everything has, because the order follows from that number.
+("ops" is for messages, and not there where a pipe has a great many), and "weights", where a mixture's weights were
+changed while the job ran (`ops.branch.journal`), and, inside an epoch, "shuffled": how many samples each shuffle of
+everything has, because the order follows from that number, and "batches": the size of each batch() of which the place
+counts whole batches (None: it counts samples there, and the size may change).
 Only JSON values go in and come out: loading a snapshot executes nothing. A snapshot is checked as a whole before it is
 used, and every refusal says what is wrong: where the pipe differs, which op does.
 """
@@ -12,9 +14,10 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from headrace.engine.places import EpochPlace, plain_epoch_place, read_epoch_place
+from headrace.engine.places import EpochPlace, VotedPlace, plain_epoch_place, read_epoch_place
 from headrace.engine.plain import brief
 from headrace.errors import SnapshotRefused
+from headrace.ops.shape.batch import Batch
 from headrace.pipe.graph import Pipe
 
 VERSION = 2
@@ -23,8 +26,8 @@ WORDS, LONGEST, SHORTEST, AROUND = 320, 100, 12, 4
 _words: "WeakKeyDictionary[Pipe[Any], list[str]]" = WeakKeyDictionary()
 
 
-def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> dict[str, Any]:
-    """A snapshot of an epoch at a place; None: before its start."""
+def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None, head: Pipe[Any]) -> dict[str, Any]:
+    """A snapshot of an epoch at a place (None: before its start) of a program with this head."""
     # (Here, because mixtures need numpy, and a first batch should not wait for it.)
     from headrace.ops.branch.journal import journal_text, still_needed
     from headrace.ops.branch.mix import Mix
@@ -35,6 +38,8 @@ def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> d
     nodes = pipe.nodes()
     if at is not None and (sizes := _shuffled(nodes)):
         state["shuffled"] = sizes
+    if at is not None and any(counted := _counted_batches(nodes, at, head)):
+        state["batches"] = counted
     journals = [journal_text(still_needed(node.op.journal, epoch)) for node in nodes if isinstance(node.op, Mix)]
     return {**state, "weights": journals} if any(journals) else state
 
@@ -77,6 +82,8 @@ def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:
     _same_pipe(state, pipe)
     if state["at"] is not None and "shuffled" in state:
         _same_sizes(state["shuffled"], pipe)
+    if state["at"] is not None and "batches" in state:
+        _same_batches(state["batches"], pipe)
     return state["seed"], state["epoch"], _place(state["at"])
 
 
@@ -99,6 +106,27 @@ def _same_sizes(saved: object, pipe: Pipe[Any]) -> None:
                 f"now: that is another order, in which some samples would come twice and others never. Go on with the "
                 f"data as it was, or begin the next epoch with the new data: set the snapshot's 'at' to None and add "
                 f"1 to its 'epoch'"
+            )
+
+
+def _counted_batches(nodes: list[Pipe[Any]], at: EpochPlace, head: Pipe[Any]) -> list[int | None]:
+    """The size of each batch(), first ones first; None where another size may go on from this place."""
+    in_head = {id(node) for node in head.nodes()}  # its outputs are counted, whatever they are made of
+    # Steps since a vote, and outputs of ops in the consumer that are made again, are batches as all ops make them. So
+    # are those that ranks at different places take in turn.
+    every = isinstance(at, VotedPlace) or any(op.skip for op in at.ops)
+    return [node.op.size if every or id(node) in in_head else None for node in nodes if isinstance(node.op, Batch)]
+
+
+def _same_batches(saved: object, pipe: Pipe[Any]) -> None:
+    sizes = [node.op.size for node in pipe.nodes() if isinstance(node.op, Batch)]
+    if not isinstance(saved, list) or len(saved) != len(sizes):
+        raise SnapshotRefused(f"the snapshot's sizes of batches are not those of {len(sizes)} batch()")
+    for then, now in zip(saved, sizes, strict=True):
+        if then is not None and then != now:
+            raise SnapshotRefused(
+                f"the snapshot counts batches of {brief(then)}, and batch() makes batches of {now} here: some samples "
+                "would come twice and others never. Go on with batches of that size, or change it between epochs"
             )
 
 

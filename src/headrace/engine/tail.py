@@ -6,11 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.places import RunPlace
+from headrace.engine.policy import Budget, too_many
+from headrace.engine.wire.messages import failure
 from headrace.observe.meter import RUN
-from headrace.op import InputCursor
+from headrace.op import InputCursor, Spot
 from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
-from headrace.plan.seed import BorrowedGlobals, seed_globals
+from headrace.plan.seed import BorrowedGlobals, key, seed_globals
 
 if TYPE_CHECKING:
     from headrace.engine.epoch import Epoch
@@ -21,11 +23,16 @@ class Tail(Iterator[Any]):
 
     def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None) -> None:
         program, policy = epoch._pool.program, epoch._pool.policy
-        # Whether user code runs here that may draw from the global generators. (In threads these are left alone.)
-        draws = program.keyed and policy.kind != "thread" and any(node.op.user for node in program.tail)
+        # Whether user code runs here that may draw from the global generators.
+        draws = program.keyed and policy.seeds_globals and any(node.op.user for node in program.tail)
         self._epoch = epoch
         self._depth = len(program.tail)
-        self._cursor = _Opening(epoch, draws).open(program.pipe, None if at is None else at.cursors())
+        self._spot = Spot()
+        if policy.skips:
+            self._spot.leave_out = self._leave_out
+        self._skipped = 0
+        """How many samples have been left out here, since it was opened."""
+        self._cursor = _Opening(epoch, draws, self._spot).open(program.pipe, None if at is None else at.cursors())
         # The user's generators are put aside while it runs.
         self._next = partial(BorrowedGlobals().run, self._cursor.__next__) if draws else self._cursor.__next__
 
@@ -33,7 +40,20 @@ class Tail(Iterator[Any]):
         return self._next()
 
     def place(self) -> RunPlace:
-        return RunPlace.under(self._cursor.state(), self._depth)
+        place = RunPlace.under(self._cursor.state(), self._depth)
+        return replace(place, skipped=place.skipped + self._skipped)
+
+    def _leave_out(self, position: int, error: Exception) -> None:
+        """Count a sample that an op has left out, as the run does for those of workers."""
+        epoch, here = self._epoch, self._spot.here
+        program, policy = epoch._pool.program, epoch._pool.policy
+        assert here is not None
+        skip = (position, program.pipe.nodes()[here.ordinal].op.describe(), failure(error), None, False)
+        self._skipped += 1
+        epoch._meter.skip(epoch.epoch, len(program.stages), (skip,))
+        skipped = epoch._run.skipped + self._skipped
+        if isinstance(budget := policy.on_error, Budget) and budget.spent(skipped, position + 1):
+            raise too_many(budget, skipped, *skip[:3])
 
     def mask(self) -> list[bool] | None:
         return self._epoch._run.mask()
@@ -46,12 +66,14 @@ class Tail(Iterator[Any]):
 class _Opening(Opening):
     """Opens the ops that run in the consumer on top of a run."""
 
-    def __init__(self, epoch: "Epoch[Any]", draws: bool) -> None:
-        program = epoch._pool.program
-        seeding = seed_globals if draws else None
+    def __init__(self, epoch: "Epoch[Any]", draws: bool, spot: Spot) -> None:
+        program, world = epoch._pool.program, epoch._world
+        # Each rank counts here what it gets itself: with one seed for all, sample k of every rank would draw the same.
+        seed = program.seed if world.share_ranks == 1 else key(program.seed, "rank", world.share_rank)
         super().__init__(
-            program.pipe.ordinals(), program.seed, epoch.epoch, seed_globals=seeding, clock=epoch._meter.tail
-        )
+            program.pipe.ordinals(), seed, epoch.epoch, seed_globals=seed_globals if draws else None,
+            spot=spot, clock=epoch._meter.tail,
+        )  # fmt: skip
         self._iterator = epoch
         self._bottom = program.tail[0].inputs[0]
 

@@ -66,6 +66,11 @@ class Lineage:
             raise BadOption(
                 "random values of this loader are carried from batch to batch, so no batch can be made again"
             )
+        if not policy.ordered and policy.workers and program.last.single and program.stages[0].feed != "strand":
+            raise BadOption(
+                "batches of this loader come as they are made (ordered=False), so which one came at a step is not "
+                "known; ask a loader with ordered=True"
+            )
         self.program = program
         self.epoch = epoch
         self.step = step
@@ -94,14 +99,18 @@ class Lineage:
 
     def _work_out(self) -> tuple[Ticket, int] | None:
         """The ticket that made the batch, and which of its outputs the batch is; None where arithmetic cannot say."""
-        program, start = self.program, _start(self._at)
-        if start is None or not program.indexed or not program.countable or len(program.stages) > 1:
+        program, place = self.program, None if self._at is None else self._at.place
+        if not program.traceable:
             return None
+        if not isinstance(place, Position | None) or (self._at is not None and self._at.ahead is not None):
+            return None
+        # From the start of the block that the epoch went on inside of: random values depend on where blocks begin.
+        start, gone = 0 if place is None else place.position, 0 if self._at is None else self._at.gone
         feed = feed_of(program, self._policy, self.epoch, self._world, self._ends, start)
         try:
-            output = feed.seek(self.step)
+            output = feed.seek(gone + self.step)
         except IndexError as steps:
-            last = steps.args[0] - 1
+            last = steps.args[0] - gone - 1
             raise BadOption(f"step {self.step}: epoch {self.epoch} has steps 0 to {last} on this rank") from None
         ticket = feed.next(None)
         assert ticket is not None
@@ -133,15 +142,6 @@ class Lineage:
             for batch in islice(batches, self.step, None):
                 return batch, ()
         raise BadOption(f"step {self.step}: epoch {self.epoch} ends before it on this rank")
-
-
-def _start(at: RunPlace | None) -> int | None:
-    """The position at which an epoch began; None where a position alone does not say it."""
-    if at is None or at.place is None:
-        return 0
-    if at.ops or not isinstance(at.place, Position):
-        return None
-    return at.place.position + at.gone * at.place.ranks
 
 
 def feed_of(program: Program, policy: Policy, epoch: int, world: World, ends: str, start: int = 0) -> Batches | Items:

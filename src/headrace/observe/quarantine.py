@@ -66,12 +66,12 @@ class Quarantine:
             raise BadOption("quarantine= is for samples that are left out: set on_error='skip' or a Budget")
         return cls(path_of_rank(Path(path), about.ranks, about.rank), about)
 
-    def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str, int | None]]) -> None:
+    def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str, int | None, bool]]) -> None:
         """Samples of one ticket: (position, op, error, index)."""
         if not self._begun:
             self._begin()
             self._begun = True
-        lines = [json.dumps(asdict(QuarantinedSample(epoch, stage, *sample))) + "\n" for sample in skipped]
+        lines = [json.dumps(asdict(QuarantinedSample(epoch, stage, *sample[:4]))) + "\n" for sample in skipped]
         with self.path.open("a", encoding="utf-8") as file:
             file.writelines(lines)
 

@@ -11,22 +11,25 @@ if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
 
 
-def random_access(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None:
-    """Random access to the samples of a node, in one of its turns, or None."""
+def random_access(node: "Pipe[Any]", opening: "Opening", turn: int, paired: bool = False) -> Indexed | None:
+    """Random access to the samples of a node, in one of its turns, or None.
+
+    `paired`: an op further on pairs these samples with others, so nothing is left out of one of them.
+    """
     below = []
     for source in node.inputs:
-        inner = (gathered if node.op.gathers else random_access)(source, opening, turn)
+        inner = (gathered if node.op.gathers else random_access)(source, opening, turn, paired or node.op.pairs)
         if inner is None:
             return None
         below.append(inner)
-    here = opening.here(node, turn)
+    here = opening.here(node, turn, paired)
     found = node.op.index(tuple(below), here)
     if found is not None:
         if here.clock is not None and found not in below:
             _time(found, here)
         # A length that does not follow from those of the inputs follows from the order: documents that are packed.
         found.varies = node.op.length(tuple(None if one.varies else one.length for one in below)) is None
-        found.again = lambda next_turn: random_access(node, opening, next_turn) or found
+        found.again = lambda next_turn: random_access(node, opening, next_turn, paired) or found
     return found
 
 
@@ -37,9 +40,9 @@ def _time(found: Indexed, here: Here) -> None:
     found.many = None if found.many is None else timed(found.many, here)
 
 
-def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None:
+def gathered(node: "Pipe[Any]", opening: "Opening", turn: int, paired: bool = False) -> Indexed | None:
     """Random access to lists: what filters and flatmaps made of each sample of the last node with random access."""
-    plain = random_access(node, opening, turn)
+    plain = random_access(node, opening, turn, paired)
     if plain is not None:
         fetch = plain.get
         found = Indexed(plain.length, lambda position: [fetch(position)])
@@ -50,10 +53,10 @@ def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None
     op = node.op
     if not isinstance(op, Each | Flat) or op.coarse or op.consumer:
         return None
-    below = gathered(node.inputs[0], opening, turn)
+    below = gathered(node.inputs[0], opening, turn, paired)
     if below is None:
         return None
-    here, get_below = opening.here(node, turn), below.get
+    here, get_below = opening.here(node, turn, paired), below.get
     made = timed(op.spread if isinstance(op, Flat) else lambda sample: (op.apply(sample),), here)
 
     def get(position: int) -> list[Any]:

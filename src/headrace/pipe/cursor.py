@@ -43,13 +43,18 @@ class Opening:
     opened: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict, init=False)
     """What the readers of one node share (`InputCursor.shared`), by the node's id and turn."""
 
-    def here(self, node: "Pipe[Any]", turn: int = 0) -> Here:
+    def here(self, node: "Pipe[Any]", turn: int = 0, paired: bool = False) -> Here:
         ordinal = self.ordinals[id(node)]
         seed = op_seed(self.seed, self.epoch, ordinal)
         turn_seed = key(seed, "turn", turn) if turn else seed
         here = Here(turn_seed, self.epoch, ordinal, self.strand, self.strands, self.spot)
         here.clock = self.clock
+        here.lenient = here.lenient and not paired
         return here
+
+    def enter(self, epoch: int) -> None:
+        """From now on it is this epoch."""
+        self.epoch = epoch
 
     def open(self, node: "Pipe[Any]", state: State | None = None, turn: int = 0, paired: bool = False) -> "Cursor":
         """`paired`: an op further on pairs these samples with others."""
@@ -98,8 +103,7 @@ class Cursor(InputCursor[Any]):
             self._opening.open(source, None if below is None else below[i], turn, self._paired or self.node.op.pairs)
             for i, source in enumerate(self.node.inputs)
         )
-        self.here = self._opening.here(self.node, turn)
-        self.here.lenient = self.here.lenient and not self._paired
+        self.here = self._opening.here(self.node, turn, self._paired)
         self.here.emitted = self.emitted = emitted
         self.note, self.here.note = note, _copied_note(note)
         self.here.replays = skip
@@ -154,11 +158,11 @@ class Cursor(InputCursor[Any]):
 
     def indexed(self) -> Indexed | None:
         """Random access to what this cursor iterates, in its turn."""
-        return self._with_place(random_access(self.node, self._opening, self.turn), self.turn)
+        return self._with_place(random_access(self.node, self._opening, self.turn, self._paired), self.turn)
 
     def gathered(self) -> Indexed | None:
         """Random access to lists of what filters and flatmaps made of each sample: see `Op.gathers`."""
-        return self._with_place(gathered(self.node, self._opening, self.turn), self.turn)
+        return self._with_place(gathered(self.node, self._opening, self.turn, self._paired), self.turn)
 
     def _with_place(self, found: Indexed | None, turn: int) -> Indexed | None:
         """Random access that says which op is at work and seeds the global generators before each call.
@@ -199,14 +203,15 @@ class Cursor(InputCursor[Any]):
         opening = copy.copy(self._opening)
         opening.opened = {}
         if epoch is not None:
-            opening.epoch = epoch
-        return opening.open(self.node, None, turn)
+            opening.enter(epoch)
+        return opening.open(self.node, None, turn, self._paired)
 
     def shared(self) -> dict[str, Any]:
         return self._opening.opened.setdefault((id(self.node), self.turn), {})
 
-    def loader_seed(self) -> int:
-        return self._opening.seed
+    def origin(self) -> tuple[Any, ...]:
+        opening = self._opening
+        return (opening.seed, opening.strand, opening.strands, *self.node.fingerprint())
 
 
 class DirectCursor(Cursor):

@@ -20,7 +20,7 @@ from headrace.pipe.verbs.branches import BranchVerbs
 from headrace.pipe.verbs.files import FileVerbs
 from headrace.pipe.verbs.frames import FrameVerbs, is_expression
 from headrace.pipe.verbs.groups import GroupVerbs
-from headrace.pipe.verbs.growing import Columns
+from headrace.pipe.verbs.growing import Columns, check_node
 from headrace.pipe.verbs.helpful import HelpfulType, make_helpful, unknown_verb
 from headrace.pipe.verbs.media import MediaVerbs
 from headrace.pipe.verbs.placement import PlacementVerbs
@@ -49,11 +49,7 @@ class Pipe(
     inputs: "tuple[Pipe[Any], ...]"
 
     def __init__(self, op: Op[Any, T], *inputs: "Pipe[Any]") -> None:
-        for given in inputs:
-            if not isinstance(given, Pipe):
-                raise BadOption(
-                    f"the inputs of {op.name()} must be pipes, not {type(given).__name__}: wrap it in Pipe.of()"
-                )
+        check_node(op, inputs)
         object.__setattr__(self, "op", op)
         object.__setattr__(self, "inputs", inputs)
 

@@ -184,12 +184,12 @@ class Share:
         return step, position - self.delivered(step) if step < self.steps else 0
 
 
-def deal(length: int, ranks: int, rank: int, start: int = 0, by_remainder: bool = False) -> range:
+def deal(length: int, ranks: int, rank: int, start: int = 0, by_remainder: bool = False, uneven: bool = False) -> range:
     """The positions of one rank, where samples are not batched: from `start` on ranks take them in turn, or by
-    remainder. What is left over for only some of the ranks is dropped."""
+    remainder. What is left over for only some of the ranks is dropped, unless parts may be `uneven`."""
     if length < start or not 0 <= rank < ranks:
         raise BadOption(
             f"deal({length}, ranks={ranks}, rank={rank}): rank must be one of 0..ranks-1, length at least 0"
         )
     turn = (rank - start) % ranks if by_remainder else rank
-    return range(start + turn, start + (length - start) // ranks * ranks, ranks)
+    return range(start + turn, length if uneven else start + (length - start) // ranks * ranks, ranks)

@@ -18,6 +18,7 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import Program, Stage
 from headrace.errors import BadOption, NoLength, SnapshotRefused
 from headrace.op import Each
+from headrace.ops.shape.batch import Batch
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
@@ -106,6 +107,23 @@ class Sharing:
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
+        program = self.program
+        filling = [s for s in program.stages if s.group and program.ends(s.number, self._ends) in ("pad", "repeat")]
+        if not filling:
+            return None
+        from headrace.ops.order.shuffle import InBatchShuffle  # (here: few ask for masks)
+
+        behind = [node.op for node in (*program.last.nodes, *program.tail)]
+        kept = all(isinstance(op, Each) and not isinstance(op, InBatchShuffle) for op in behind)
+        if filling != [program.last] or not kept:
+            raise BadOption(
+                f"with ends={self._ends!r} batches are filled before ops that leave out, regroup or shuffle what they "
+                "get, so which samples of the result are real is not known; batch at the end of the pipe, or use "
+                "ends='short' or 'drop'"
+            )
+        return self._last_mask(epoch)
+
+    def _last_mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         return epoch.mask()
 
     def traceable_start(self, at: EpochPlace | None) -> RunPlace | None:
@@ -137,8 +155,7 @@ class Sharing:
             if first.balance is not None:
                 raise NoLength("how many steps balance() makes at the end of an epoch depends on the lengths there")
             if samples is not None and first.group is not None and first.single:
-                policy = "drop" if first.drop_last else self._ends
-                return Share(samples, first.group, ranks, rank, policy).steps
+                return Share(samples, first.group, ranks, rank, program.ends(0, self._ends)).steps
             if samples is not None and first.group is None:
                 return len(deal(samples if total is None else total, ranks, rank))
         if total is None or ranks > 1:
@@ -146,6 +163,11 @@ class Sharing:
                 f"the length of this loader is not known in advance: {_decider(program.pipe)} decides it while it "
                 "runs; if you know it, say pipe.set_length(n) behind it"
             )
+        node = program.pipe
+        while isinstance(node.op, Each) and len(node.inputs) == 1:
+            node = node.inputs[0]
+        if isinstance(node.op, Batch) and program.ends(program.last.number, self._ends) == "drop":
+            return total if (samples := node.inputs[0].length()) is None else samples // node.op.size
         return total
 
     def close(self, wait: bool = True) -> None:

@@ -8,7 +8,6 @@ from headrace.engine.epoch import Epoch, Start
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
 from headrace.engine.program import Program
 from headrace.errors import BadOption, BadPipe
-from headrace.op import Each
 from headrace.ranks.agree import group_timeout
 from headrace.ranks.vote import VoteThread
 from headrace.sharing.arithmetic import Sharing
@@ -72,23 +71,9 @@ class Voted(Sharing):
         )  # fmt: skip
         return Start(here, None, partial(EqualSteps, self._steps), self._steps.place)
 
-    def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
-        program = self.program
-        filling = [stage for stage in program.stages if stage.group is not None and not stage.drop_last]
-        if self._ends in ("short", "drop") or not filling:
-            return None
-        if (
-            filling != [program.last]
-            or not program.last.single
-            or not all(isinstance(n.op, Each) for n in program.tail)
-        ):
-            raise BadOption(
-                f"with ends={self._ends!r} batches are filled before ops that leave out or regroup what they get, so "
-                "which samples of the result are real is not known; batch at the end of the pipe, or use ends='short' "
-                "or 'drop'"
-            )
+    def _last_mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         # Batches are made ahead of the vote: the one delivered last is not the one made last.
-        return super().mask(epoch) if self._steps is None else self._steps.mask
+        return super()._last_mask(epoch) if self._steps is None else self._steps.mask
 
     def traceable_start(self, at: EpochPlace | None) -> RunPlace | None:
         if self._steps is not None and self._steps.deals:

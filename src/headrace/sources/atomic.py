@@ -21,6 +21,8 @@ from typing import IO, Any
 from headrace.sources import lock
 
 _PART = re.compile(r"\..+\.[0-9a-f]{12}\.part")
+MOST = 48
+"""Letters of a file's name that stand in that of its .part file, which must not be too long when the name is long."""
 _swept: set[str] = set()
 """The folders that this process has looked through."""
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
@@ -108,7 +110,7 @@ def _opened(fd: int, mode: str) -> IO[Any]:
 
 def _part(path: str) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part")
+    return os.path.join(folder, f".{name[:MOST]}.{os.urandom(6).hex()}.part")
 
 
 def _sweep(folder: str) -> None:

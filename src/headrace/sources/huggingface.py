@@ -43,6 +43,7 @@ class HuggingFaceStream(Source[Any]):
     user = True
     verb = "huggingface"
     accepts = is_note
+    divides = True
 
     def flow(self, here: Here) -> Iterator[Any]:
         # A copy: a data set keeps its state in itself, and several strands may read it in one process.
@@ -57,6 +58,7 @@ class HuggingFace(Source[Any]):
     options: tuple[tuple[str, Any], ...] = ()
     verb = "huggingface"
     accepts = is_note
+    divides = True
 
     def __post_init__(self) -> None:
         if importlib.util.find_spec("datasets") is None:

@@ -9,13 +9,17 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
+from functools import lru_cache
 from typing import Any
 
 from headrace.sources.open import filesystem, is_remote, local
 
 Masks = str | Sequence[str]
 RANGE = re.compile(r"\{\d+\.\.\d+\}")
+ANY_DEPTH = re.compile(r"(?<![^/])\*\*(?:/+|$)")
+"""`**` as a whole part of a path."""
 log = logging.getLogger("headrace")
 
 
@@ -33,7 +37,10 @@ def walk(
     abspath: bool = False,
     non_deterministic: bool = False,
 ) -> Iterator[str]:
-    """The files in a folder, sorted folder by folder; a root that is a file is its own only file."""
+    """The files in a folder, sorted folder by folder; a root that is a file is its own only file.
+
+    Links to folders are not followed, because they may lead to files that are listed already, or back: the log says so.
+    """
     if os.path.isfile(root):
         if matches(os.path.basename(root), masks):
             yield os.path.abspath(root) if abspath else root
@@ -48,6 +55,15 @@ def walk(
                 yield os.path.join(shown, name)
         if not recursive:
             return
+        for name in folders:
+            if os.path.islink(os.path.join(folder, name)):
+                _tell_of_link(os.path.abspath(os.path.join(folder, name)))
+
+
+@lru_cache(maxsize=1024)
+def _tell_of_link(folder: str) -> None:
+    """Say, once, that the files of a folder are left out."""
+    log.warning("%s is a link to a folder, which is not followed: to read its files too, name it as well", folder)
 
 
 def _refuse(error: OSError) -> None:
@@ -101,11 +117,37 @@ def _local_names(name: str) -> list[str]:
         return list(walk(name, recursive=True))
     if os.path.exists(name):
         return [name]
-    names = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p)) if glob.has_magic(name) else []
+    names = sorted(_fitting(name)) if glob.has_magic(name) else []
     if not names:
         where = "" if os.path.isabs(name) else f" in {os.getcwd()!r}"
         raise FileNotFoundError(f"no file is called, or fits, {name!r}{where}")
     return names
+
+
+def _fitting(pattern: str) -> set[str]:
+    """What fits a pattern and is no folder. (A link to nothing is an error of whoever opens it, not left out.)"""
+    wild = ANY_DEPTH.search(pattern)
+    if wild is None:
+        return {name for name in glob.glob(pattern) if not os.path.isdir(name)}
+    before, behind = pattern[: wild.start()], pattern[wild.end() :]
+    if wild[0] == "**":  # the end of the pattern
+        behind = "*"
+    begins = glob.glob(before) if glob.has_magic(before) else [before]
+    folders = (folder for begin in begins for folder in _below(begin, ()))
+    return {name for folder in folders for name in _fitting(glob.escape(folder) + behind)}
+
+
+def _below(folder: str, above: tuple[str, ...]) -> Iterator[str]:
+    """A folder and all below it but hidden ones. Links are followed, except to where they come from: Python's own `**`
+    goes round such links, and finds the same files many times."""
+    real = os.path.realpath(folder)
+    if real in above or not os.path.isdir(real):
+        return
+    yield folder
+    with suppress(PermissionError), os.scandir(real) as entries:
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.is_dir():
+                yield from _below(f"{folder}{entry.name}/", (*above, real))
 
 
 def _remote_names(name: str) -> list[str]:

@@ -41,14 +41,15 @@ class FromSequence(Source[T]):
         return len(self.data)
 
     def get(self, position: int) -> T:
-        sample = self.data[position]
-        if type(sample) in IMMUTABLE or not keeps_samples(type(self.data)) or not self.copies:
-            return sample
-        return copy_for_reader(sample)  # type: ignore[no-any-return]
+        return self.getter()(position)
 
     def getter(self) -> Callable[[int], T]:
-        plain: Any = partial(getitem, self.data)
-        return self.get if self.copies and keeps_samples(type(self.data)) else plain
+        plain: Any = partial(getitem, by_position(self.data))
+        return self._copied if self.copies and keeps_samples(type(self.data)) else plain
+
+    def _copied(self, position: int) -> T:
+        sample = self.data[position]
+        return sample if type(sample) in IMMUTABLE else copy_for_reader(sample)
 
     def as_kept(self) -> Source[T]:
         return FromSequence(self.data, copies=False)
@@ -71,6 +72,7 @@ class FromIterable(Source[T]):
     data: Iterable[T] | Callable[[], Iterable[T]]
     user = True
     verb = "iterable"
+    divides = True
 
     def flow(self, here: Here) -> Iterator[T]:
         data = self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data
@@ -92,6 +94,11 @@ class FromIterable(Source[T]):
 
     def describe(self) -> str:
         return f"of({brief(self.data)})"
+
+
+def by_position(data: Any) -> Any:
+    """What `[i]` gives the sample at position i of: a pandas Series would look for the label i."""
+    return data.iloc if hasattr(type(data), "iloc") else data
 
 
 def known_length(data: Any) -> int | None:

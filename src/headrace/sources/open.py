@@ -10,6 +10,7 @@ fetched once for all processes of the machine.
 
 import io
 import os
+import re
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,8 @@ from headrace.sources.retry import Body, RemoteStream, read_past
 from headrace.sources.stream import StreamWrapper, reopenable
 
 Path = str | os.PathLike[str]
+PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
+"""What a URL begins with: `s3://`, or `simplecache::s3://`. (A file's own name may hold colons further on.)"""
 STORES = {
     **dict.fromkeys(("s3", "s3a"), ("s3", "s3fs")),
     **dict.fromkeys(("gs", "gcs"), ("gcs", "gcsfs")),
@@ -33,7 +36,7 @@ STORES = {
 def is_remote(path: Path) -> bool:
     """Whether a path is a URL of another place than this machine's own files."""
     text = os.fspath(path)
-    return ("://" in text or "::" in text) and not text.startswith(("file://", "local://"))
+    return PROTOCOL.match(text) is not None and not text.startswith(("file://", "local://"))
 
 
 def local(path: Path) -> str:

@@ -73,7 +73,8 @@ class SampleCache:
     """The samples that this process has made. In another process it arrives empty."""
 
     def __init__(self) -> None:
-        self.samples: dict[Any, Any] = {}
+        self.samples: dict[tuple[str, ...], dict[Any, Any]] = {}
+        """By position, for each pipe that they were made by: a graph may be divided anew while it is in use."""
         self.bytes = 0
         self.lock = threading.Lock()
 
@@ -89,6 +90,8 @@ class CachedTable(Source[Any]):
     limit: int | None = None
     kept: SampleCache = field(default_factory=SampleCache, repr=False)
     access: RandomAccess = field(init=False, repr=False)
+    samples: dict[Any, Any] = field(init=False, repr=False)
+    """Those that were made by this very pipe."""
     user = True
     verb = "in_memory_cache"
 
@@ -96,13 +99,14 @@ class CachedTable(Source[Any]):
         if self.limit is not None and not self.limit > 0:
             raise BadOption(f"in_memory_cache(size=) needs a number of megabytes > 0, not {self.limit!r}")
         object.__setattr__(self, "access", RandomAccess(self.pipe))
+        object.__setattr__(self, "samples", self.kept.samples.setdefault(tuple(self.pipe.fingerprint()), {}))
 
     def size(self) -> int:
         return self.access.length
 
     def get(self, position: Any) -> Any:
-        kept = self.kept
-        if position not in kept.samples:
+        kept, samples = self.kept, self.samples
+        if position not in samples:
             sample = self.access.get(position)
             if self.limit is not None:
                 size = weight(sample)
@@ -110,8 +114,11 @@ class CachedTable(Source[Any]):
                     if kept.bytes + size > self.limit * 2**20:
                         return sample
                     kept.bytes += size
-            kept.samples[position] = sample
-        return private_copy(kept.samples[position])
+            samples[position] = sample
+        return private_copy(samples[position])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CachedTable, (self.pipe, self.limit, self.kept)
 
     def describe(self) -> str:
         return f"in_memory_cache(size={self.limit}) of {self.pipe!r}"

@@ -5,10 +5,15 @@ The standard library ends an archive at the first header that it cannot read, as
     a header that is damaged, cut, or made of zeros while members follow it     tarfile.ReadError, with file and offset
     the file ends behind a member, where two blocks of zeros should stand       a warning: members may be lost
     another archive follows behind the end of this one                          a warning: it is not read
+    the check sum of what it is compressed with differs                         tarfile.ReadError, at the end
 """
 
+import bz2
+import gzip
+import lzma
 import tarfile
 import warnings
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,7 +48,14 @@ def _check_end(file: Any, at: int) -> None:
     second = file.read(tarfile.BLOCKSIZE)
     if second.strip(b"\0"):
         raise tarfile.ReadError(f"byte {at}: a header of zeros, and more behind it")
-    if at and file.read(tarfile.BLOCKSIZE).strip(b"\0"):
+    more = bool(at and file.read(tarfile.BLOCKSIZE).strip(b"\0"))
+    if isinstance(file, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile):
+        try:  # the check sum of the content stands at the end, and is compared there
+            while file.read(1 << 20):
+                pass
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise tarfile.ReadError(f"byte {at}, its end, so what was read may be damaged: {error}") from None
+    if more:
         raise UncleanEnd("holds more after its end-of-archive, which is not read: unpack it with `tar -i`")
 
 

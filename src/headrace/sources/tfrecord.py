@@ -17,6 +17,8 @@ from headrace.sources.crc32c import stored_crc
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 BYTES, FLOATS, INTEGERS = 1, 2, 3
+PIECE = 16 << 20
+"""Bytes that are read at a time."""
 
 
 def records(stream: object, path: str) -> Iterator[bytes]:
@@ -40,11 +42,15 @@ def records(stream: object, path: str) -> Iterator[bytes]:
 
 
 def _exactly(stream: Any, count: int) -> bytes:
-    """That many bytes, fewer only at the end: a raw stream may give less than it is asked for."""
-    data: bytes = stream.read(count)
-    while len(data) < count and (more := stream.read(count - len(data))):
-        data += more
-    return data
+    """That many bytes, fewer only at the end: a raw stream may give less than it is asked for.
+
+    In pieces, because a damaged file may say any number, and no more memory is to be asked for than the file fills.
+    """
+    pieces: list[bytes] = []
+    while count and (piece := stream.read(min(count, PIECE))):
+        pieces.append(piece)
+        count -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _check(data: bytes, token: bytes, what: str) -> None:

@@ -59,6 +59,7 @@ class WrappedIterable(Source[T]):
     once: ReadFlag = field(default_factory=ReadFlag, repr=False)
     user = True
     verb = "wrapped"
+    divides = True
 
     def flow(self, here: Here) -> Iterator[T]:
         data = self.data

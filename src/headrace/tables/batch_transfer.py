@@ -71,9 +71,12 @@ def _rebuild(form: str, names: tuple[str, ...], blocks: Blocks, rest: dict[str, 
 
 
 def _cut(form: str, block: NDArray[Any]) -> Any:
-    if form == "torch" and in_torch(block.dtype):
-        return torch.from_numpy(block).unbind(0)
-    return block
+    return tensors(block) if form == "torch" and in_torch(block.dtype) else block
+
+
+def tensors(block: NDArray[Any]) -> Any:
+    """The rows of a block as tensors. (Not by `unbind`: autograd lets nobody change what that gives in place.)"""
+    return torch.unsafe_split(torch.from_numpy(block.reshape(-1)), block.shape[1])
 
 
 def in_torch(dtype: "np.dtype[Any]") -> bool:

@@ -100,6 +100,11 @@ class ArrowColumn:
 Column = NumpyColumn | ArrowColumn
 
 
+def may_miss(column: Column) -> bool:
+    """Whether a column says that values may be missing; of Python objects, any may be None without a word."""
+    return column.may_miss if isinstance(column, ArrowColumn) else column.mask is not None
+
+
 def _gathered(values: NDArray[Any], positions: Ints) -> NDArray[Any]:
     """The values at these positions, in the memory from which the batch is sent, if it is."""
     out: NDArray[Any] = place.empty((len(positions), *values.shape[1:]), values.dtype)
@@ -139,4 +144,6 @@ def packed_field(column: Column) -> bytes | str | None:
 
 @lru_cache(maxsize=4096)
 def _unpacked(data: bytes) -> Any:
-    return pa.ipc.read_schema(pa.py_buffer(data)).field(0)
+    from headrace.tables.convert.arrow_types import read_schema
+
+    return read_schema(data).field(0)

@@ -12,7 +12,8 @@ import numpy as np
 
 from headrace.errors import BadPipe
 from headrace.op import place
-from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn, field_of
+from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn, field_of, may_miss
+from headrace.tables.convert.arrow_types import enum_values
 from headrace.tables.convert.from_arrow import from_arrow
 from headrace.tables.convert.to_arrow import to_arrow, type_of
 from headrace.tables.packages import pa
@@ -35,13 +36,13 @@ def check_alike(tables: Sequence[Mapping[str, Column]]) -> None:
 
 
 def _alike(one: Column, two: Column) -> bool:
-    if str(one.dtype) != str(two.dtype):
+    if type(one.dtype) is not type(two.dtype) or one.dtype != two.dtype:
         return False
     if isinstance(one, NumpyColumn) and isinstance(two, NumpyColumn):
         same = one.values.dtype == two.values.dtype and one.values.shape[1:] == two.values.shape[1:]
         if not same or one.values.dtype == object or (one.field is None and two.field is None):
             return same and (one.values.dtype != object or one.field == two.field)
-    if type_of(one) != type_of(two):
+    if type_of(one) != type_of(two) or enum_values(field_of(one)) != enum_values(field_of(two)):
         return False
     if one.dtype != "category":
         return True
@@ -54,13 +55,37 @@ def _categories(column: Column) -> list[Any]:
 
 
 def _shown(column: Column) -> str:
-    if column.dtype == "category":
+    if column.dtype == "category" or enum_values(field_of(column)):
         return f"a category of {_categories(column)}"
     if column.dtype is not None:
         return str(column.dtype)
     if isinstance(column, NumpyColumn) and column.field is None:
         return f"{column.values.dtype}{list(column.values.shape[1:]) or ''}"
     return str(type_of(column) or "Python objects")
+
+
+def gaps(tables: Sequence[Mapping[str, Column]]) -> dict[str, bool]:
+    """Columns in which values may be missing in some of these tables and not in others, and whether one of them is
+    Arrow's."""
+    found = {name: [table[name] for table in tables] for name in tables[0]}
+    return {
+        name: any(isinstance(column, ArrowColumn) for column in columns)
+        for name, columns in found.items()
+        if len({(type(column), may_miss(column)) for column in columns}) > 1
+    }
+
+
+def with_gaps(column: Column, arrow: bool) -> Column:
+    """The column as one in which values may be missing."""
+    if arrow:
+        return _as_arrow(column, True)
+    assert isinstance(column, NumpyColumn)
+    return column if column.mask is not None else replace(column, mask=np.zeros(len(column), np.bool_))
+
+
+def _as_arrow(column: Column, missing: bool) -> ArrowColumn:
+    array = column.array if isinstance(column, ArrowColumn) else to_arrow(column)
+    return ArrowColumn(array, column.field, column.dtype, missing)
 
 
 def merge(owners: Ints, take: Callable[[int, Ints], Table]) -> Table:
@@ -83,7 +108,8 @@ def _merged(length: int, name: str, parts: Sequence[tuple[Ints, Table]]) -> Colu
         places = np.concatenate([p for p, _ in parts])
         joined = pa.chunked_array([to_arrow(c) for c in columns])
         whole = from_arrow(joined, field_of(first)).take(np.argsort(places, kind="stable"))
-        return replace(whole, dtype=first.dtype)
+        # Whether values may be missing is known of the parts: it is not for these few rows to decide.
+        return _as_arrow(replace(whole, dtype=first.dtype), any(map(may_miss, columns)))
     plain = [c for c in columns if isinstance(c, NumpyColumn)]
     out = place.empty((length, *plain[0].values.shape[1:]), plain[0].values.dtype)
     mask = _empty_mask(length, plain)

@@ -11,6 +11,7 @@ from headrace.brief import stable
 from headrace.op import Here, Indexed, Source
 from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching
+from headrace.tables.merge import with_gaps
 from headrace.tables.table import Table
 
 Pick = Callable[[Table], Ints]
@@ -28,12 +29,17 @@ class Tabular(Source[dict[str, Any]]):
     def rename(self, new: Mapping[str, str]) -> "Tabular":
         raise NotImplementedError
 
-    def where(self, expression: object) -> "Tabular":
-        """Only the rows for which the expression is true."""
+    def where(self, expression: object, *, hidden: bool = True) -> "Tabular":
+        """Only the rows for which the expression is true; `hidden`: it may use columns that `select` left out, where
+        they are still there."""
         raise NotImplementedError
 
     def template(self) -> Mapping[str, Column]:
         """The columns with their types; they may have no rows."""
+        raise NotImplementedError
+
+    def with_gaps(self, gaps: Mapping[str, bool]) -> "Tabular":
+        """The same rows, where values may be missing in these columns (see `merge.gaps`)."""
         raise NotImplementedError
 
     def keep(self, names: tuple[str, ...], pick: Pick) -> "Tabular":
@@ -91,11 +97,15 @@ class FromTable(Tabular):
     def rename(self, new: Mapping[str, str]) -> "FromTable":
         return replace(self, table=self.table.rename(new))
 
-    def where(self, expression: object) -> "FromTable":
+    def where(self, expression: object, *, hidden: bool = True) -> "FromTable":
         return self.keep(self.table.names, lambda table: matching(table, expression))
 
     def template(self) -> Mapping[str, Column]:
         return self.table.columns
+
+    def with_gaps(self, gaps: Mapping[str, bool]) -> "FromTable":
+        columns = {n: with_gaps(c, gaps[n]) if n in gaps else c for n, c in self.table.columns.items()}
+        return replace(self, table=Table(columns, self.table.length))
 
     def keep(self, names: tuple[str, ...], pick: Pick) -> "FromTable":
         kept = pick(self.table.select(names))

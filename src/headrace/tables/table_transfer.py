@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import BadPipe
 from headrace.memory.arena import LINUX
 from headrace.memory.segment import Segment, SegmentWriter, reopen
-from headrace.tables.column import ArrowColumn, Column, NumpyColumn, packed_field
+from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of, packed_field
 from headrace.tables.ipc import ALIGN, read_stream, write_stream
 from headrace.tables.packages import pa
 from headrace.tables.records import RecordLayout
@@ -27,6 +28,8 @@ class MappedArray(NamedTuple):
     """Where a memory-mapped array lies in its file."""
 
     path: str
+    file: tuple[int, int]
+    """Device and inode: another file may take its name."""
     offset: int
     dtype: Any
     shape: tuple[int, ...]
@@ -43,14 +46,23 @@ class MappedArray(NamedTuple):
         if not isinstance(base, np.memmap) or base.filename is None or base.mode == "c":
             return None
         offset = values.__array_interface__["data"][0] - base.__array_interface__["data"][0] + base.offset
-        return MappedArray(os.fspath(base.filename), offset, values.dtype, values.shape, values.strides)
+        path = os.fspath(base.filename)
+        return MappedArray(path, _file(path)[:2], offset, values.dtype, values.shape, values.strides)
 
     def open(self) -> NDArray[Any]:
-        return np.ndarray(self.shape, self.dtype, _mapped_file(self.path), self.offset, self.strides)
+        device, inode, size = _file(self.path)
+        if (device, inode) != self.file:
+            raise BadPipe(f"{self.path} was replaced since the pipe was made: map it again, and make the pipe anew")
+        return np.ndarray(self.shape, self.dtype, _mapped_file(self.path, self.file, size), self.offset, self.strides)
+
+
+def _file(path: str) -> tuple[int, int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_size
 
 
 @lru_cache(maxsize=16)
-def _mapped_file(path: str) -> NDArray[np.uint8]:
+def _mapped_file(path: str, file: tuple[int, int], size: int) -> NDArray[np.uint8]:
     """One mapping for all columns of a file: fields of one record must lie in one array."""
     return np.memmap(path, np.uint8, "r")
 
@@ -130,6 +142,8 @@ def unpack_table(
             columns |= written.columns(records)
         if arrow is not None:
             start, size, about = arrow
+            for name in about:
+                field_of(ArrowColumn(None, *about[name]))  # (so that all its types are known before it is read)
             arrays = read_stream(memoryview(segment.memory)[start : start + size])
             columns |= {name: ArrowColumn(array, *about[name]) for name, array in arrays.items()}
     for name, column in rest.items():

@@ -85,6 +85,16 @@ def test_a_member_that_is_too_large_is_refused_with_what_to_do(tmp_path: Path, m
         list(Loader(Pipe.stored(tmp_path / "a.jsonl.gz")))
 
 
+def test_a_member_of_four_gigabytes_is_refused_though_gzip_says_that_it_is_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "LARGEST", 1000)
+    monkeypatch.setattr(packed.UnpackedFile, "_unpacked_size", lambda *_: 7)  # the size modulo 4 GB
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(TEXT))
+    with pytest.raises(DamagedFile, match="compressed in one piece of"):
+        Pipe.stored(tmp_path / "a.jsonl.gz").length()
+
+
 @pytest.mark.parametrize("kind", ["gzip", "zstd"])
 def test_a_mutated_compressed_file_gives_an_error_or_the_right_data(tmp_path: Path, kind: str) -> None:
     pack, ending = PACKS[kind]

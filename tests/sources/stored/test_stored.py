@@ -1,5 +1,6 @@
 """Stored formats: every sample once, in any order, whatever the file looks like; damage is told, never read over."""
 
+import errno
 import json
 import os
 import pickle
@@ -85,6 +86,21 @@ def test_workers_give_the_same_stream_and_a_snapshot_goes_on_in_it(tmp_path: Pat
     assert first + list(again) == whole
 
 
+@pytest.mark.parametrize("lengths", [[8, 8, 0, 0], [0, 0], [0, 3, 0], [16]])
+def test_empty_sequences_at_the_end_of_a_file_have_their_place_in_an_order_of_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengths: list[int]
+) -> None:
+    monkeypatch.setattr(source, "UNIT", 32)  # (of which a file may have exactly some, or none)
+    source._catalog.cache_clear()
+    files = [[7], lengths, [5, 5], lengths]
+    paths = [
+        writers.megatron(tmp_path / f"{i}.bin", [np.zeros(n, np.uint16) for n in each], 8)
+        for i, each in enumerate(files)
+    ]
+    pipe = Pipe.stored(paths).shuffle(parts=2)
+    assert sorted(map(len, Loader(pipe))) == sorted(n for each in files for n in each)
+
+
 @pytest.mark.parametrize(
     ("kind", "long"), [(tarfile.PAX_FORMAT, False), (tarfile.GNU_FORMAT, True), (tarfile.USTAR_FORMAT, False)]
 )
@@ -140,6 +156,17 @@ def test_indices_may_lie_elsewhere(tmp_path: Path) -> None:
     assert list(Loader(Pipe.stored(path, index=elsewhere))) == expected
     assert len(os.listdir(elsewhere)) == 1
     assert not (tmp_path / "a.jsonl.index").exists()
+
+
+def test_an_index_elsewhere_may_be_of_a_file_with_a_long_path(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*("é" * 60 for _ in range(3)))
+    pipes = []
+    for name in ("a", "b"):
+        (deep / name).mkdir(parents=True)
+        path = writers.jsonl(deep / name / "x.jsonl", [name])
+        pipes.append(Pipe.stored(path, index=tmp_path / "kept"))
+    assert [list(Loader(pipe)) for pipe in pipes] == [["a"], ["b"]]
+    assert len(os.listdir(tmp_path / "kept")) == 2
 
 
 def test_a_snapshot_of_other_files_is_refused(tmp_path: Path) -> None:
@@ -332,6 +359,22 @@ def test_a_folder_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None
     tmp_path.chmod(0o500)
     with pytest.raises(BadOption, match="give index="):
         Pipe.stored(path).length()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_file_system_that_is_only_read_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, "not here")
+
+    path, _ = make(tmp_path, "jsonl")
+    monkeypatch.setattr(kept.lock, "hold", refuse)
+    with pytest.raises(BadOption, match=r"not here.*give index="):
+        Pipe.stored(path).length()
+    (tmp_path / ("l" * 249 + ".jsonl")).touch()
+    with pytest.raises(BadOption, match=r"too long.*give index="):
+        Pipe.stored(tmp_path / ("l" * 249 + ".jsonl")).length()
 
 
 @given(st.lists(st.integers(1, 40), max_size=60), st.integers(0, 9))

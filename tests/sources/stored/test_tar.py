@@ -50,8 +50,31 @@ NAMED: dict[str, tuple[list[str], list[tuple[str, ...]]]] = {
     "begins like a compressed file": (["BZ1.jpg", "BZh1.jpg", "BZh1.cls"], [(".jpg",), (".jpg", ".cls")]),
     "a first name like bzip2": (["BZh1.jpg", "BZh1.cls"], [(".jpg", ".cls")]),
     "letters of Windows": (["a\\1.jpg", "a\\1.cls"], [(".jpg", ".cls")]),
+    "a line end behind the ending": (["é1.jpg\n", "é1.jpg\n\n"], [(".jpg\n", ".jpg\n\n")]),
 }
 """Names of members, and the endings of each sample that they make."""
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("filled", [False, True])
+def test_an_archive_that_ends_behind_the_long_name_of_a_member_is_cut_off(
+    tmp_path: Path, kind: int, filled: bool
+) -> None:
+    path = archive(tmp_path / "a.tar", ["1.jpg", "l" * 200 + ".jpg"], kind)
+    whole = path.read_bytes()
+    long = tmp_path / "b.tar"
+    # (A member is 1024 bytes, a header of another kind before it as well.)
+    long.write_bytes(whole[: 1024 + 1024] + bytes(10240 if filled else 0))
+    with pytest.raises(DamagedFile, match=r"no header of a member stands at byte 2048|in the middle of a header"):
+        Pipe.stored(long).length()
+    with pytest.raises(tarfile.ReadError):
+        list(Pipe.shards(long))
+
+
+def test_a_header_that_describes_the_archive_announces_no_member(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w", pax_headers={"comment": "a commit"}):
+        pass
+    assert Pipe.stored(tmp_path / "a.tar").length() == 0
 
 
 @pytest.mark.parametrize("what", NAMED)

@@ -90,7 +90,8 @@ def _has(pipe: Pipe[Any], kind: type) -> bool:
 def _last_user_stream(pipe: Pipe[Any]) -> Pipe[Any] | None:
     """The last object of the user's behind shard points, or None if there is none or if it cannot run in copies.
 
-    It cannot where a stream before the shard point is an iterator, which is read only once.
+    It cannot where a stream before the shard point is an iterator, which is read only once, nor where something reaches
+    it that no shard point divides: every copy would get all of that.
     """
     node = pipe
     while not isinstance(node.op, UserStream) or node.op.consumer:
@@ -98,8 +99,15 @@ def _last_user_stream(pipe: Pipe[Any]) -> Pipe[Any] | None:
             return None
         node = node.inputs[0]
     points = [n for n in node.nodes() if isinstance(n.op, Sharding)]
-    shared = points and all(type(n.op) is Sharding and not any(map(_is_single_use, n.nodes())) for n in points)
+    shared = _is_divided(node) and all(
+        type(n.op) is Sharding and not any(map(_is_single_use, n.nodes())) for n in points
+    )
     return node if shared else None
+
+
+def _is_divided(node: Pipe[Any]) -> bool:
+    """Whether a shard point lies on every way from a source to here."""
+    return isinstance(node.op, Sharding) or (bool(node.inputs) and all(map(_is_divided, node.inputs)))
 
 
 def _is_single_use(node: Pipe[Any]) -> bool:
@@ -134,21 +142,23 @@ class IterableLoader:
     def __init__(self, iterable: object) -> None:
         self._iterable: Any = iterable
         self._read = self._skip = 0
+        self._ended = False
         self.epoch = 0
 
     def __iter__(self) -> Iterator[Any]:
         self.epoch += 1
-        self._read, skip, self._skip = 0, self._skip, 0
+        self._read, skip, self._skip, self._ended = 0, self._skip, 0, False
         samples = _CountedIterator(iter(self._iterable), self)
         for _ in range(skip):
             next(samples)
         return samples
 
     def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+        """The next epoch is this one, from its start."""
+        self.epoch, self._skip = epoch, 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"read": self._read, "epoch": self.epoch - 1}
+        return {"read": 0, "epoch": self.epoch} if self._ended else {"read": self._read, "epoch": self.epoch - 1}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if not isinstance(state, dict) or not isinstance(state.get("read"), int):
@@ -175,7 +185,11 @@ class _CountedIterator(Iterator[Any]):
         self._loader = loader
 
     def __next__(self) -> Any:
-        sample = next(self._samples)
+        try:
+            sample = next(self._samples)
+        except StopIteration:
+            self._loader._ended = True
+            raise
         self._loader._read += 1
         return sample
 

@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 
 from headrace.doors.dataloader2.build import WORDS, IterableLoader, build
 from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_number
-from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings
+from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings, keeps_state
 from headrace.doors.dataloader2.states import VERSION, check_state
 from headrace.doors.dataloader2.workers import GraphChanged
 from headrace.doors.datapipes.iter import MapToIterConverter
@@ -234,7 +234,7 @@ class DataLoader2(Generic[T]):
         if self._loaded_state is not None:
             return dict(self._loaded_state)
         service = self.reading_service
-        checkpointed = isinstance(service, CheckpointableReadingServiceInterface) and self._begun
+        checkpointed = keeps_state(service) and self._begun
         return {
             "version": VERSION,
             "seeded": self._seeded,

@@ -28,6 +28,7 @@ from headrace.doors.datapipes.iter import SHARDING_PRIORITIES, FullSync
 from headrace.doors.datapipes.lowering import is_torchs_shard
 from headrace.doors.datapipes.nodes import is_user_object
 from headrace.doors.torch.datapipes import check_distributed
+from headrace.engine.policy import Kind
 from headrace.errors import BadOption, check_whole
 from headrace.ops.counts import BadCount
 from headrace.plan.world import World
@@ -45,7 +46,7 @@ class ReadSettings:
     """How the services want the graph to be run: most of it are options of `Loader`."""
 
     workers: int = 0
-    kind: Literal["inline", "thread", "process", "ray"] | None = None
+    kind: Kind | None = None
     start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None
     prefetch: int = 2
     window: int | None = None
@@ -307,6 +308,13 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
             if hasattr(service, name):
                 fn = getattr(service, name)(*about, fn)
         return fn
+
+
+def keeps_state(service: object) -> bool:
+    """Whether a service has a state of its own to save: of several in a row, whether one of them has."""
+    if isinstance(service, SequentialReadingService):
+        return any(map(keeps_state, service.reading_services))
+    return isinstance(service, CheckpointableReadingServiceInterface)
 
 
 def _apply_here(fn: Callable[..., Any] | None, name: str, datapipe: object, *more: object) -> Any:

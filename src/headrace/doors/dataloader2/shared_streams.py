@@ -85,6 +85,9 @@ class StreamShard(Op[Any, Any]):
     streams: dict[int, SharedStream] = field(repr=False)
     """The stream that this process reads now, by shard point."""
 
+    def identity(self) -> tuple[Any, ...]:
+        return ("stream_shard", self.count, self.number, self.point)
+
     def flow(self, samples: Any, here: Here) -> Iterator[Any]:
         stream = self.streams.get(self.point)
         pass_ = (here.epoch, here.seed)

@@ -137,6 +137,7 @@ class GraphCopies(Source[Any]):
     ops: dict[int, str] = field(default_factory=dict, repr=False)
     """The description of each op at work in this process, by the id of its `Here`."""
     user = True
+    divides = True
 
     def flow(self, here: Here) -> Iterator[Any]:
         hand_seeds: dict[int, int] = {}
@@ -216,12 +217,16 @@ class _CopyOpening(SeededOpening):
         self._ordinal = here.ordinal
         self._ops = ops
 
+    def enter(self, epoch: int) -> None:
+        super().enter(epoch)
+        self.seed = key(epoch, self._ordinal)  # the seed so far was that of another epoch
+
     def at_work(self) -> str:
         """The op that is at work now, in words."""
         return self._ops.get(id(self.spot.here), "the graph")
 
-    def here(self, node: Pipe[Any], turn: int = 0) -> Here:
-        here = super().here(node, turn)
+    def here(self, node: Pipe[Any], turn: int = 0, paired: bool = False) -> Here:
+        here = super().here(node, turn, paired)
         self._ops[id(here)] = node.op.describe()
         here.ordinal = self._ordinal  # to the engine the whole graph is one op
         if id(node) not in self._shared and id(node) not in self.hand_seeds:

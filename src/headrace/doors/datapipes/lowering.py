@@ -30,6 +30,7 @@ from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
 from headrace.pipe.cursor import DirectCursor, Opening
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
+from headrace.sources.table import CachedTable
 from headrace.sources.wrapped import WrappedIterable
 
 Memo = dict[int, Pipe[Any] | None]
@@ -65,6 +66,10 @@ def lowered(
             op = FullSyncVote(op.timeout)
         field = READS_BY_ITSELF.get(type(op))
         plain = Pipe(op, *below) if field is None else Pipe(replace(op, **{field: below[0]}))
+        if isinstance(op, CachedTable):
+            # It gives every sample that it is asked for, so a shard point before it has to divide behind it.
+            for point in (n.op for n in below[0].nodes() if isinstance(n.op, Sharding)):
+                plain = Pipe(point, plain)
     if hand_seeds is not None and isinstance(node, DataPipe) and "_hand_set_seed" in node.__dict__:
         hand_seeds[id(plain)] = node.__dict__.pop("_hand_set_seed")
     memo[id(node)] = plain
@@ -121,8 +126,8 @@ class SeededOpening(Opening):
         super().__init__(*about, **more)
         self.hand_seeds = hand_seeds
 
-    def here(self, node: Pipe[Any], turn: int = 0) -> Here:
-        here = super().here(node, turn)
+    def here(self, node: Pipe[Any], turn: int = 0, paired: bool = False) -> Here:
+        here = super().here(node, turn, paired)
         if id(node) in self.hand_seeds:
             here.seed = key(self.hand_seeds[id(node)], "told", turn)
         return here

@@ -12,6 +12,7 @@ Nothing runs here: `lowering` makes plain pipes of a graph, which the engine run
 """
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -154,7 +155,15 @@ class DataPipe(Pipe[T]):
 
 
 class IterDataPipe(DataPipe[T]):
-    """A pipe whose samples come one after the other: subclass it and write `__iter__`."""
+    """A pipe whose samples come one after the other: subclass it and write `__iter__`.
+
+    A class that has `reset()` too gets a call of it whenever an iteration begins.
+    """
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "__iter__" in cls.__dict__:
+            cls.__iter__ = _with_reset(cls.__dict__["__iter__"])  # type: ignore[method-assign]
 
     if TYPE_CHECKING:  # the arguments of these verbs are those of TorchData, not those of Pipe
         batch = verbs.batch  # type: ignore[assignment]
@@ -178,6 +187,27 @@ class MapDataPipe(DataPipe[T]):
 
     def __iter__(self) -> Iterator[T]:
         return (self[i] for i in range(len(self)))
+
+
+def _with_reset(iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+    """A user's `__iter__`, which calls `reset()` first: a generator does so when its first sample is asked for."""
+
+    @functools.wraps(iterate)
+    def begun(pipe: Any) -> Iterator[Any]:
+        _reset(pipe)
+        yield from iterate(pipe)
+
+    @functools.wraps(iterate)
+    def begun_at_once(pipe: Any) -> Iterator[Any]:
+        _reset(pipe)
+        return iterate(pipe)
+
+    return begun if inspect.isgeneratorfunction(iterate) else begun_at_once
+
+
+def _reset(pipe: object) -> None:
+    if callable(reset := getattr(pipe, "reset", None)):
+        reset()
 
 
 for _class in (DataPipe, IterDataPipe, MapDataPipe):

@@ -4,13 +4,15 @@ An object of an `IterDataPipe` subclass is sent to a worker with placeholders wh
 fresh copy of it gets an `Upstream` for each placeholder, which iterates what the graph delivers at this place.
 """
 
+import copy
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from headrace.errors import BadPipe
+from headrace.errors import BadPipe, NoLength
 from headrace.op import Here, Op, Source, place
 from headrace.pipe.cursor import Cursor
 from headrace.plan.seed import key
@@ -73,6 +75,21 @@ def _swapped(value: object, swap: Swap) -> Any:
     return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
+def _own(value: Any) -> Any:
+    """A container as a copy, and what it holds too; other values, and large containers (data), as they are."""
+    if not isinstance(value, dict | list | tuple | set | deque) or len(value) > LARGEST:
+        return value
+    if isinstance(value, tuple):
+        return _swapped(value, lambda part: part if part is value else _own(part))
+    copied: Any = copy.copy(value)
+    if isinstance(value, dict):
+        copied.update({key: _own(part) for key, part in value.items()})
+    elif isinstance(value, list | deque):
+        for i, part in enumerate(value):
+            copied[i] = _own(part)
+    return copied
+
+
 class UserObject:
     """An op that runs a user object; in texts and snapshots it has the name of the user's class."""
 
@@ -98,6 +115,7 @@ class UserStream(UserObject, Op[Any, Any]):
     """Whether an object with set_seed() gets its seed from the loader."""
     consumer: bool = False
     user = True
+    divides = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         *cursors, here = inputs
@@ -108,8 +126,6 @@ class UserStream(UserObject, Op[Any, Any]):
         return self._samples(pipe, at_work, here)
 
     def _samples(self, pipe: Any, at_work: "_AtWork", here: Here) -> Iterator[Any]:
-        if callable(reset := getattr(pipe, "reset", None)):
-            reset()
         samples = iter(pipe)
         if not self.count and here.strands > 1:
             samples = islice(samples, here.strand, None, here.strands)
@@ -123,16 +139,23 @@ class UserStream(UserObject, Op[Any, Any]):
             yield sample
 
     def _filled(self, pipes: Sequence[object]) -> Any:
-        """A copy of the object with these in the place of its placeholders."""
-        return relinked(self.pipe, lambda value: pipes[value.number] if isinstance(value, Placeholder) else value)
+        """A copy of the object with these in the place of its placeholders.
+
+        In a loader its containers are its own: several copies may run side by side, as many as the process has.
+        """
+        filled = relinked(self.pipe, lambda value: pipes[value.number] if isinstance(value, Placeholder) else value)
+        if self.seeded:
+            for name, value in filled.__dict__.items():
+                filled.__dict__[name] = _own(value)
+        return filled
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        if not hasattr(type(self.pipe), "__len__") or _is_ours(type(self.pipe).__len__):
+        if _has_no_length(self.pipe):
             return None
         try:
             return len(self._filled([object() if size is None else range(size) for size in inputs]))
-        except (TypeError, NotImplementedError):
-            return None
+        except Exception:
+            return None  # it asks its pipes for more than their lengths, or does not know
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +166,8 @@ class UserTable(UserObject, Source[Any]):
     user = True
 
     def size(self) -> int | None:
+        if _has_no_length(self.pipe):
+            return None
         try:
             return len(self.pipe)
         except (TypeError, NotImplementedError):
@@ -150,6 +175,12 @@ class UserTable(UserObject, Source[Any]):
 
     def get(self, position: object) -> Any:
         return self.pipe[position]
+
+    def flow(self, here: Here) -> Iterator[Any]:
+        if self.size() is None:
+            name = type(self.pipe).__name__
+            raise NoLength(f"object of type '{name}' has no len(): define __len__() to read it for 0, 1, 2, ...")
+        return Source.flow(self, here)
 
 
 class Upstream:
@@ -205,6 +236,8 @@ class _AtWork:
         place.at(self._here, self.number)
 
 
-def _is_ours(method: Any) -> bool:
-    module = getattr(inspect.unwrap(method), "__module__", "") or ""
-    return module.startswith("headrace.")
+def _has_no_length(pipe: object) -> bool:
+    """Whether the user's class does not say how long it is; the `__len__` of our own classes asks the graph."""
+    said: Any = getattr(type(pipe), "__len__", None)
+    module = getattr(inspect.unwrap(said), "__module__", "") if said is not None else "headrace."
+    return (module or "").startswith("headrace.")

@@ -137,7 +137,8 @@ class EpochLoader:
         if begun is not None:
             return self._batches(*begun, done=0)
         resumed, self._before_first = self.loader.resumed or 0, None
-        return self._batches(self._open(), [], resumed // self._plan.inputs if self._plan.inputs else 0)
+        # (Rounded up: where processes share an uneven end, the step before the last may be a short one.)
+        return self._batches(self._open(), [], -(-resumed // self._plan.inputs) if self._plan.inputs else 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch stands, as plain data, the same on every process; loads with any mode and `num_workers`."""

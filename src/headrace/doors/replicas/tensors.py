@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.doors.replicas.tree import mapped
+from headrace.doors.replicas.tree import mapped, ordered_as
 from headrace.errors import BadOption
 
 
@@ -65,7 +65,7 @@ def concatenated(batches: list[Any]) -> Any:
     """Several batches of one structure as one: their leaves are joined, in order, along the first extent."""
     if len(batches) == 1:
         return batches[0]
-    columns = [_leaves(batch) for batch in batches]
+    columns = [_leaves(ordered_as(batch, batches[-1])) for batch in batches]
     if len({len(column) for column in columns}) > 1:
         counts = ", ".join(str(len(column)) for column in columns)
         raise BadOption(f"collate_fn gave micro-batches of different forms ({counts} arrays), which {CURE}")

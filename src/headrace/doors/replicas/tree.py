@@ -4,7 +4,7 @@ Dicts, tuples, named tuples, dataclasses and lists are containers, and so is any
 without an array or a container in it is a leaf of its own: a column of strings, say, one per sample.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -44,6 +44,19 @@ def mapped(tree: object, leaf: Leaf, plain: type[Any] = tuple) -> Any:
         return leaf(tree)
     made = rebuilt(tree, lambda part: mapped(part, leaf, plain))
     return plain(made) if type(made) is tuple else made
+
+
+def ordered_as(tree: Any, like: Any) -> Any:
+    """The same leaves, with the keys of dicts in the order that they have in `like`; other keys are an error."""
+    if _parser(tree) is not None:
+        return tree
+    if isinstance(tree, Mapping) and isinstance(like, Mapping):
+        if tree.keys() != like.keys():
+            raise BadOption(f"micro-batches with the keys {list(tree)} and {list(like)} cannot be joined to one step")
+        return {key: ordered_as(tree[key], like[key]) for key in like}
+    if isinstance(tree, list | tuple) and isinstance(like, list | tuple) and len(tree) == len(like):
+        return (tuple if isinstance(tree, tuple) else list)(map(ordered_as, tree, like))
+    return tree
 
 
 def rows(tree: object) -> int:

@@ -45,13 +45,20 @@ class TitanBatches:
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Any]]:
         import torch
 
-        while True:
+        empty = 0
+        while empty < 2:  # (the first epoch may be one of which everything was delivered before)
+            empty += 1
             for batch in self._loader:
+                empty = 0
                 tensors = {name: torch.as_tensor(batch[name][:, : self._length]) for name in batch}
                 labels = tensors.pop("labels")
                 yield tensors, labels
             if not self._repeat:
                 return
+        raise BadOption(
+            "repeat=True repeats nothing: an epoch has fewer rows than one step of all ranks needs. Give it more data, "
+            "or fewer rows a step"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return self._loader.state_dict()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from headrace.doors.torch.state import LoaderPlace, StreamPlace
+from headrace.doors.torch.state import UNCOUNTED, LoaderPlace, StreamPlace
 
 TAKEN = "_num_yielded"
 """Of torchdata's state: batches delivered."""
@@ -33,5 +33,5 @@ def go_back(at: LoaderPlace, batches: object, size: int) -> LoaderPlace:
         return at
     if isinstance(at, StreamPlace):
         return replace(at, batches=batches, place=None)
-    samples = max(0, at.samples - (at.batches - batches) * size)
+    samples = UNCOUNTED if at.size == 0 else max(0, at.samples - (at.batches - batches) * size)
     return replace(at, batches=batches, samples=samples, done=(), iterator=None)

@@ -89,6 +89,7 @@ def _stackable(tensor: object) -> bool:
         and tensor.device.type == "cpu"
         and not tensor.requires_grad
         and not tensor.is_quantized
+        and not tensor.is_nested
     )
 
 

@@ -18,7 +18,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 from headrace.doors.torch import seeds as seeds
 from headrace.doors.torch.fetch import SKIP, WIDTH
 from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
-from headrace.doors.torch.state import LoaderPlace, MapPlace, StreamPlace
+from headrace.doors.torch.state import UNCOUNTED, LoaderPlace, MapPlace, StreamPlace
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
 from headrace.sources.listed import Pinned
@@ -53,6 +53,8 @@ class Indices(Iterator[Any]):
         self._size = index_sampler.batch_size if known and batched else 1
         self._fewest = self._size if known and batched and index_sampler.drop_last else 1
         """Indices that a batch of a known order must have."""
+        self._began = (0, 0)
+        """How many batches were delivered before this process began, and how many samples in them."""
         self._packed = self._order is not None and self._order.packed
         self._width = WIDTH if self._packed else 1
         self._stateful = stateful(iterator)
@@ -119,7 +121,8 @@ class Indices(Iterator[Any]):
         for drawn in self._drawn:
             if drawn.number == number:
                 return drawn.samples, drawn.state
-        return number * self._size, None
+        batches, samples = self._began
+        return samples + (number - batches) * self._size, None
 
     def go_to(self, at: MapPlace) -> None:
         """Go on from a place of a snapshot."""
@@ -135,6 +138,11 @@ class Indices(Iterator[Any]):
             self._iterator.load_state_dict(at.iterator)
         elif self._order is not None:
             # The batch size may be another one now: what counts is how many samples were delivered.
+            if at.done and at.size not in (None, self.size):
+                raise SnapshotRefused(
+                    "the state stands where some batches have come before their turn (in_order=False), and batches "
+                    "have another size now: load it with the batch_size that it was taken with"
+                )
             found = self._order.skip(samples)
             if found < samples:
                 raise SnapshotRefused(
@@ -150,9 +158,20 @@ class Indices(Iterator[Any]):
                     f"the snapshot stands at batch {at.batches}, but the sampler gives only {len(passed)} now"
                 )
             samples = sum(passed)
+            if at.size == 0 and not at.done and at.samples not in (samples, UNCOUNTED):
+                raise SnapshotRefused(
+                    f"the {at.batches} batches before the state had {at.samples} samples, and the sampler gives "
+                    f"{samples} in as many now: some would come twice, or never. Load it with the sampler as it was"
+                )
+        self._began = (at.batches, samples)
         self._note(at.batches, samples, SKIP)
         self.given = at.batches
         self.peek()
+
+    @property
+    def size(self) -> int:
+        """Samples in each batch; 0 where only the sampler knows."""
+        return 0 if self._order is None else self._size
 
     @property
     def permuted(self) -> int | None:
@@ -203,6 +222,10 @@ def start_of(loader: "DataLoader[Any]", samplers: bool) -> dict[str, Any]:
                 start["torch"] = seeds.generator_state()
         elif type(sampler) not in (BatchSampler, DistributedSampler) and not stateful(sampler):
             start["torch"], start["others"] = seeds.generator_state(), seeds.global_others()
+        if kept := {
+            key: seeds.own_state(one) for key, one in seeds.own_generators(sampler) if one is not loader.generator
+        }:
+            start[f"{name} generators"] = kept
     return start
 
 
@@ -221,6 +244,10 @@ def set_back(loader: "DataLoader[Any]", start: dict[str, Any]) -> None:
             sampler.set_epoch(start[f"{name} epoch"])
         if f"{name} generator" in start and isinstance(getattr(sampler, "generator", None), torch.Generator):
             seeds.set_generator_state(start[f"{name} generator"], sampler.generator)
+        kept = start.get(f"{name} generators", {})
+        for key, one in seeds.own_generators(sampler):
+            if key in kept:
+                seeds.set_own_state(kept[key], one)
     if "torch" in start:
         seeds.set_generator_state(start["torch"])
     if "others" in start:
@@ -251,10 +278,15 @@ def begin(loader: "DataLoader[Any]", start: dict[str, Any], at: LoaderPlace, kee
 
 
 def _samplers(loader: "DataLoader[Any]") -> list[tuple[str, Any]]:
-    index_sampler = loader._index_sampler
-    found = [("batch sampler" if loader._auto_collation else "sampler", index_sampler)]
-    if loader._auto_collation:
-        inner = getattr(index_sampler, "sampler", None)
-        if inner is not None and not callable(inner):
-            found.append(("sampler", inner))
-    return found
+    """The sampler that is iterated, the one that it reads, and so on, each under its name in a snapshot."""
+    found: list[Any] = [loader._index_sampler]
+    while (inner := _read_by(found[-1])) is not None and all(inner is not one for one in found):
+        found.append(inner)
+    first = ["batch sampler"] if loader._auto_collation else []
+    return list(zip([*first, "sampler", *(f"sampler {n}" for n in range(2, len(found) + 1))], found, strict=False))
+
+
+def _read_by(sampler: Any) -> Any:
+    """The sampler inside of a sampler, if it is one that says so by the usual names."""
+    inside = (getattr(sampler, name, None) for name in ("sampler", "batch_sampler"))
+    return next((inner for inner in inside if inner is not None and not callable(inner)), None)

@@ -13,13 +13,13 @@ import warnings
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import _utils
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from headrace.device import LastDelivered
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import EpochTimer
 from headrace.doors.torch.duplicates import DuplicateCheck, too_long
@@ -121,6 +121,7 @@ class Iteration(_BaseDataLoaderIter):
     ) -> None:
         """Begin an epoch, or go on `at` a place in it; `place` holds what datasets keep from the epoch before."""
         self._epoch: Epoch[Any] | None = None
+        self.handed_over: LastDelivered | None = None  # (see `device.TakenAhead`)
         self._held: list[Any] = []
         """What was taken and comes next: an error that a dataset was opened with, or the first batch."""
         fresh = at is None
@@ -147,7 +148,7 @@ class Iteration(_BaseDataLoaderIter):
         self._promised: int | None = loader._IterableDataset_len_called if self._iterable else None
         self._progress = progress
         if loader._autosave is not None:
-            loader._autosave.form = partial(progress.state, ahead=True)
+            loader._autosave.form = progress.saved
         with WORDS:
             epoch = self._engine.__iter__()
         self._save: Callable[[bool], None] | None = epoch.after_each
@@ -206,7 +207,8 @@ class Iteration(_BaseDataLoaderIter):
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         seed = self._base_seed if loader._seeds_once else base_seed(loader.generator)
-        anew = loader.reproducible and seed != self._base_seed  # (else workers keep the generators that they have)
+        seeded = loader.reproducible or loader.shuffle_window is not None  # (else workers keep their generators)
+        anew = seeded and seed != self._base_seed
         if anew:
             self._base_seed = seed
         self._dataset_states = dict(self._progress.dataset_states)  # (workers that stay keep their datasets)
@@ -214,6 +216,10 @@ class Iteration(_BaseDataLoaderIter):
             self._engine.close()
             self._build(loader, 0 if anew else self._engine.epoch)
         self._begin(loader, start, (int(not loader._seeds_once), 1))
+
+    @property
+    def handed(self) -> int:
+        return int(self._num_yielded)
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
@@ -290,6 +296,7 @@ class Iteration(_BaseDataLoaderIter):
         if self.timer is not None and not self.timer.started:
             self.timer.start()
         if self._save is not None:
+            progress.handed_over = self.handed_over
             self._save(False)
         return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
@@ -376,9 +383,8 @@ class Iteration(_BaseDataLoaderIter):
     @property
     def _workers(self) -> list[ProcessView]:
         """torch's name for them: people look at their process numbers, and wait for their ends."""
-        return [
-            ProcessView(self._engine_workers, number, pid) for number, pid in enumerate(self._engine_workers.pids())
-        ]
+        workers = self._engine_workers
+        return [ProcessView(workers, number, pid) for number, pid in enumerate(workers.pids())]
 
     def _shutdown_workers(self) -> None:
         """torch's name for it: trainers call this to end a loader's workers now."""

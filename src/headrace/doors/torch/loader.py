@@ -43,7 +43,7 @@ from headrace.doors.torch.indices import IndexLists, begin, set_back, start_of
 from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
 from headrace.doors.torch.progress import LoaderProgress
-from headrace.doors.torch.seeds import generator_state
+from headrace.doors.torch.seeds import generator_state, set_generator_state
 from headrace.doors.torch.state import LoaderState, MapPlace, check, restore
 from headrace.doors.torch.stealing import StealingHistory
 from headrace.plan.world import World
@@ -109,8 +109,6 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
             )
         self._resume: LoaderState | None = None
         """Where the next iterator goes on."""
-        self._over = False
-        """Everything of that epoch was delivered: the iterator begins the next one."""
         self._loaded: dict[str, Any] = {}
         """The state that was loaded, as it came."""
         self._once: bool | None = None
@@ -158,12 +156,10 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         if on_torchs_workers(self.dataset):
             return super()._get_iterator()
         resume, self._resume = self._resume, None
-        if resume is not None and self._over:
-            resume = self._after(resume)
         if resume is None and self._once and self._seeds_once and self._progress is not None:
             resume = self._between(self._progress.engine.seed, self._progress.epoch)
-        if resume is not None and resume.at is None:
-            self._set_back(resume)
+        if resume is not None and resume.at is None and self.num_workers and "torch" in resume.start:
+            set_generator_state(resume.start["torch"])
         if isinstance(self.dataset, PipeStream):
             self.dataset.begin(self.generator)
         if self.num_workers and self._tuner is None:
@@ -171,13 +167,14 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         return Iteration(self, resume)
 
     def _set_back(self, between: LoaderState) -> None:
-        """Generators, samplers and datasets are as they were when a state between epochs was taken."""
-        start = between.start
-        if not self.num_workers:
-            start.pop("torch", None)
-            if between.num_workers == 0:
-                restore(self.dataset, start.pop("kept", {}))
-        set_back(self, start)
+        """Generators, samplers and datasets are as they were when a state between epochs was taken.
+
+        At once: what the program does with them after it has loaded the state (`set_epoch()`, a seed of its own) is
+        meant for the next epoch. Only the global generators wait for it.
+        """
+        if not self.num_workers and between.num_workers == 0:
+            between.start["kept"] = restore(self.dataset, between.start.get("kept", {}))
+        set_back(self, {name: value for name, value in between.start.items() if name != "torch"})
 
     @property
     def _seeds_once(self) -> bool:
@@ -211,13 +208,16 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         self._loaded = dict(state)
         self._once = None if resume is None else resume.start.get("once")
         self._progress = self._iterator = None
-        self._over = False
-        if resume is None or resume.at is None:
+        if resume is None:
             return
-        counts = sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING)
-        self._over = state.get(FINISHED) is True or (counts and self._is_over(resume.at.batches))
-        if TAKEN in state and not self._over:
-            resume.at = go_back(resume.at, state[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
+        if resume.at is not None:
+            counts = sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING)
+            if state.get(FINISHED) is True or (counts and self._is_over(resume.at.batches)):
+                self._resume = self._after(resume)
+            elif TAKEN in state:
+                resume.at = go_back(resume.at, state[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
+        else:
+            self._set_back(resume)
 
     def _is_over(self, batches: int) -> bool:
         """Whether so many batches are a whole epoch, though the trainer has not asked for one more."""
@@ -227,10 +227,12 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
             return False
 
     def _after(self, state: LoaderState) -> LoaderState:
-        """The state between that epoch and the next."""
+        """The state between that epoch, of which everything was delivered, and the next: all stands there now."""
         at = state.at
         begin(self, state.start, replace(at, iterator=None, among=None) if isinstance(at, MapPlace) else at)
-        return self._between(state.base_seed, state.epoch)
+        between = self._between(state.base_seed, state.epoch)
+        between.start.pop("torch", None)
+        return between
 
     def _between(self, base_seed: int | None, epoch: int) -> LoaderState:
         """The state before the epoch after this one."""

@@ -83,7 +83,7 @@ def numbers(batch: Sequence[Any]) -> Any:
         raise LeaveToTorch
     try:
         array = np.array(batch)
-    except (ValueError, OverflowError, TypeError):
+    except (ValueError, OverflowError, TypeError, RuntimeError):  # (the last is of tensors among them)
         raise LeaveToTorch from None
     if array.ndim != 1 or array.dtype not in _PYTHONS.get(kind, _NUMBERS):
         raise LeaveToTorch
@@ -99,5 +99,8 @@ def stacked(batch: Sequence[Any], travels: bool) -> Any:
     if any(type(a) is not np.ndarray or a.dtype != dtype or a.shape != shape for a in batch):
         raise LeaveToTorch
     if not travels or first.nbytes * len(batch) < place.worth:
-        return np.concatenate(batch).reshape(len(batch), *shape)
+        # (Without `out` numpy lays the result out as the arrays are: transposed ones make no contiguous batch.)
+        out = np.empty((len(batch), *shape), dtype)
+        np.concatenate(batch, out=out.reshape(-1, *shape[1:]))
+        return out
     return collate.stacked(np, batch)

@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.device import LastDelivered
 from headrace.doors.torch.indices import Indices
 from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
 from headrace.engine.feeds.listed import Item
@@ -25,7 +26,8 @@ class LoaderProgress:
     engine: Loader[Any]
     epoch: int
     delivered: int
-    """Batches of the epoch that the caller has, or had before this iterator was made."""
+    """Batches of the epoch that the caller has, or had before this iterator was made; of these, those that came before
+    their turn (`in_order=False`) are not counted."""
     indices: Indices | None
     dataset: Any
     """A map-style dataset that has a state and is read by the main process."""
@@ -37,6 +39,8 @@ class LoaderProgress:
     """At the end of the epoch: the states that datasets carry into the next one."""
     opens: Callable[[], Callable[[], None] | None] = lambda: None
     """Of a live iterator: waits until each worker has said where its dataset stands before the first batch."""
+    handed_over: LastDelivered | None = None
+    """Where batches are taken ahead (copies to a device): what is known of the one that the caller has."""
     _left: LoaderPlace | None = None
     """Where it stood when the iterator went away."""
 
@@ -66,8 +70,9 @@ class LoaderProgress:
         samples, iterator = self.indices.at(number)
         done = () if place.ahead is None else tuple(number + ticket for ticket in place.ahead.tickets)
         return MapPlace(
-            number, samples, done, self.drawn, iterator, own=self.states(ahead), among=self.indices.permuted
-        )
+            number, samples, done, self.drawn, iterator, own=self.states(ahead), among=self.indices.permuted,
+            size=self.indices.size,
+        )  # fmt: skip
 
     def states(self, ahead: bool = False) -> dict[str, Any]:
         """The states of map-style datasets, by worker."""
@@ -79,6 +84,10 @@ class LoaderProgress:
         """The snapshot."""
         at = self.at(ahead)
         return LoaderState(self.workers, self.engine.seed, self.epoch, self.start, at).packed(self.style)
+
+    def saved(self) -> dict[str, Any]:
+        """What an autosave writes: the snapshot behind the batch at hand, or behind the one that the caller has."""
+        return self.state(ahead=True) if self.handed_over is None else self.handed_over.state
 
 
 def number_of(place: RunPlace) -> int | None:

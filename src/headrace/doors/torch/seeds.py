@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headrace.doors.torch.context import generators
 from headrace.errors import SnapshotRefused
 
 
@@ -52,16 +53,64 @@ def set_generator_state(saved: object, generator: torch.Generator = torch.defaul
 
 def global_others() -> list[Any]:
     """The states of `random` and `numpy.random`, as plain data."""
-    version, words, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
-    python = [version, array("I", words).tobytes(), gauss]
-    return [python, [name, np.asarray(keys, np.uint32).tobytes(), int(position), int(has_gauss), float(cached)]]
+    return [
+        _python_state(random._inst),
+        [name, np.asarray(keys, np.uint32).tobytes(), int(position), int(has_gauss), float(cached)],
+    ]
 
 
 def set_global_others(saved: Any) -> None:
     try:
-        (version, words, gauss), (name, keys, position, has_gauss, cached) = saved
-        random.setstate((version, tuple(array("I", bytes(words))), gauss))
+        python, (name, keys, position, has_gauss, cached) = saved
+        _set_python_state(python, random._inst)
         np.random.set_state((name, np.frombuffer(bytes(keys), np.uint32), position, has_gauss, cached))
     except (TypeError, ValueError) as refused:
         raise SnapshotRefused(f"the snapshot's generator states cannot be read: {refused}") from refused
+
+
+def own_generators(holder: Any) -> list[tuple[str, Any]]:
+    """Random generators that an object keeps under names of its own, by these names."""
+    types, shared = generators()
+    without_state = (random.SystemRandom, np.random.SeedSequence)
+    return [
+        (name, one)
+        for name, one in getattr(holder, "__dict__", {}).items()
+        if name != "generator" and isinstance(one, types) and not isinstance(one, without_state) and one not in shared
+    ]
+
+
+def own_state(generator: Any) -> Any:
+    """The state of a generator of torch's, numpy's or Python's that user code holds, as plain data."""
+    if isinstance(generator, torch.Generator):
+        return generator_state(generator)
+    if isinstance(generator, random.Random):
+        return _python_state(generator)
+    if isinstance(generator, np.random.RandomState):
+        return generator.get_state(legacy=False)
+    return getattr(generator, "bit_generator", generator).state
+
+
+def set_own_state(saved: Any, generator: Any) -> None:
+    if isinstance(generator, torch.Generator):
+        set_generator_state(saved, generator)
+        return
+    try:
+        if isinstance(generator, random.Random):
+            _set_python_state(saved, generator)
+        elif isinstance(generator, np.random.RandomState):
+            generator.set_state(saved)
+        else:
+            getattr(generator, "bit_generator", generator).state = saved
+    except (TypeError, ValueError, LookupError) as refused:
+        raise SnapshotRefused(f"the snapshot's generator state does not fit this generator: {refused}") from refused
+
+
+def _python_state(generator: random.Random) -> list[Any]:
+    version, words, gauss = generator.getstate()
+    return [version, array("I", words).tobytes(), gauss]
+
+
+def _set_python_state(saved: Any, generator: random.Random) -> None:
+    version, words, gauss = saved
+    generator.setstate((version, tuple(array("I", bytes(words))), gauss))

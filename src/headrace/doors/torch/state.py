@@ -13,12 +13,14 @@ from typing import Any, ClassVar
 
 from headrace.doors.torch.pack import pack, unpack
 from headrace.doors.torch.stream import restored, stateful
-from headrace.engine.feeds.strands import InStrands
+from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
 from headrace.engine.plain import PlainRecord
 from headrace.errors import SnapshotRefused
 
 VERSION = 2
+UNCOUNTED = -1
+"""In place of the samples before a place, where only the batches are known."""
 _STYLES = {
     "map": "a map-style dataset",
     "iterable": "an iterable-style dataset",
@@ -31,7 +33,7 @@ class MapPlace(PlainRecord):
     """Where an epoch over a map-style dataset stands."""
 
     label: ClassVar[str] = "the place in the state"
-    optional: ClassVar[tuple[str, ...]] = ("own", "among")
+    optional: ClassVar[tuple[str, ...]] = ("own", "among", "size")
     batches: int
     """Batches that were delivered in order."""
     samples: int
@@ -46,6 +48,8 @@ class MapPlace(PlainRecord):
     """The state of each worker's dataset, by the worker's number."""
     among: int | None = None
     """Among how many samples a random sampler draws."""
+    size: int | None = None
+    """Samples in each batch; 0 where only the sampler knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +120,16 @@ def check(state: Any, style: str) -> LoaderState:
     return found
 
 
-def restore(dataset: Any, kept: dict[str, Any]) -> None:
-    """Bring a dataset of the main process to where it stood at the end of the epoch before."""
+def restore(dataset: Any, kept: dict[str, Any]) -> dict[str, Any]:
+    """Bring a dataset of the main process to where it stood at the end of the epoch before.
+
+    What the next epoch still has to know: that the dataset may stand there.
+    """
     if "own" in kept and stateful(dataset):
         dataset.load_state_dict(kept["own"]["0"])
-    if "place" in kept:
-        place = RunPlace.read(kept["place"]).place
-        if isinstance(place, InStrands) and (state := place.strands[0].state) is not None:
-            restored(dataset, state[2])
+    place = RunPlace.read(kept["place"]).place if "place" in kept else None
+    if not isinstance(place, InStrands) or (state := place.strands[0].state) is None:
+        return {}
+    restored(dataset, state[2])
+    loaded = {**state[2], "dataset": None, "iterator": None}
+    return {"place": RunPlace(InStrands(0, (Strand(state=[0, 0, loaded, 0, []]),))).plain()}

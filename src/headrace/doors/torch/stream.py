@@ -71,6 +71,7 @@ class Stream(Source[Any]):
     """The state is taken every so many batches; None: as often as time allows."""
     quiet = True
     batches = True
+    divides = True
 
     @property
     def fresh(self) -> bool:
@@ -143,7 +144,8 @@ class _Strand(Iterator[Any]):
                 item = Raised(error)
         self._items += 1
         if self._stateful:
-            self._note_state(asked=type(item) is Skipped)
+            # (Also behind the first batch: until then a dataset may still have the state of the epoch before.)
+            self._note_state(asked=number == 0 or type(item) is Skipped)
         return item
 
     def _read(self) -> Any:
@@ -161,7 +163,11 @@ class _Strand(Iterator[Any]):
             raise StopIteration
         size = self._op.batch_size
         if size is None:
-            sample = next(self._samples)
+            try:
+                sample = next(self._samples)
+            except StopIteration:
+                self._ended = True  # an iterator that is asked once more may give what belongs to the next epoch
+                raise
             self._position += 1
             return sample if self._op.single else self._collated(sample)
         batch: list[Any] = []
@@ -197,6 +203,8 @@ class _Strand(Iterator[Any]):
             if samples is dataset:
                 self._stateful.clear()
             self._stateful["iterator"] = samples
+        elif note is not None and note["samples"] == 0:
+            samples = _BegunAnew(samples, dataset)
         self._samples = samples
 
     def _note_state(self, asked: bool) -> None:
@@ -223,6 +231,29 @@ class _Strand(Iterator[Any]):
             self._here.rest(codec.unpack_state(packed))
         self._looked = time.perf_counter()
         self._cost = self._looked - now
+
+
+class _BegunAnew(Iterator[Any]):
+    """The samples of an epoch of which nothing was read yet, by a dataset that has just loaded its state.
+
+    That may be the state in which it ended the epoch before: many datasets go back to the start only when the next
+    epoch begins. So if nothing is left, they begin it.
+    """
+
+    def __init__(self, samples: Any, dataset: Any) -> None:
+        self._samples = samples
+        self._dataset = dataset
+        self._begun = False
+
+    def __next__(self) -> Any:
+        begun, self._begun = self._begun, True
+        try:
+            return next(self._samples)
+        except StopIteration:
+            if begun:
+                raise
+            self._samples = iter(self._dataset)
+        return next(self._samples)
 
 
 def restored(dataset: Any, note: dict[str, Any]) -> Any:

@@ -10,8 +10,9 @@
     balanced    positions too, in steps that are divided among ranks by cost; it stands at a `Position`
     dealt       what elastic, counter and balanced share: tickets from an iterator of positions
 
-The contract of a feed and of its place is in `place`, the samples that one ticket made are in `block`. A new kind is a
-new file and a line here (docs/design.md says how a pipe comes to use it).
+The contract of a feed and of its place is in `place`, the samples that one ticket made are in `block`. A new kind of
+place is a new file and a line here; a feed that only deals positions in another way is a file and stands at a
+`Position` (docs/design.md says how a pipe comes to use either).
 """
 
 from headrace.engine.feeds.counter import Finished

@@ -27,6 +27,7 @@ class Block:
     def __init__(self, reply: Reply, release: Callable[[Any], None]) -> None:
         self.slot = reply.slot
         self.outputs = reply.outputs
+        assert reply.count is not None  # samples are packed one by one
         self.count = reply.count
         self.error = reply.error
         self.skips = reply.skips
@@ -94,7 +95,7 @@ class AssembledReply:
         self.group = group
         self.error = ticket.error
         self.skips, self.kept = ticket.skips, ticket.kept
-        self.count = -1
+        self.count = None
         self.slot = None
 
     @classmethod

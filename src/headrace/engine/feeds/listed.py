@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.wire.messages import Owner, Ticket
+from headrace.engine.wire.messages import Owner, Reply, Ticket
 from headrace.plan.world import World
 
 
@@ -70,6 +70,9 @@ class Listed(Feed):
         self._number += 1
         ticket.after = self._number
         return ticket
+
+    def seen(self, before: int, reply: Reply) -> int:
+        return before + 1
 
     def at(self, mark: object) -> Place:
         return Item(mark) if isinstance(mark, int) else super().at(mark)

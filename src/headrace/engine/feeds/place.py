@@ -61,6 +61,10 @@ class Feed(ABC):
         """The samples that can be handed on now that this reply, the next one in order, has come as a block."""
         return (Entry(block, 0, block.count, reply.ticket.before, reply.ticket.after),)
 
+    def seen(self, before: int, reply: Reply) -> int:
+        """How many inputs of its stage were read up to this reply, the next one in order; `before` it, so many."""
+        return before + reply.ticket.inputs()
+
     def split(self, ticket: Ticket) -> list[Ticket]:
         """A ticket of several samples, split into tickets of one sample each; [] if it cannot be split."""
         return []
@@ -70,7 +74,7 @@ class Feed(ABC):
         return []
 
     def mask(self, ticket: Ticket) -> list[bool] | None:
-        """Which samples of a ticket are real, where some only fill up the batch."""
+        """Which samples of a ticket are real, where some only fill up the batch; without those that were left out."""
         return None
 
 

@@ -50,16 +50,17 @@ class Position(Place):
             indexed.trouble and setting.world.share_ranks == 1
         ):  # (several ranks divide the units that are open at a time)
             warn_once(indexed.trouble)
-        first = program.stages[stage]
+        first, ends = program.stages[stage], program.ends(stage, setting.ends)
         if first.balance is not None:
             from headrace.engine.feeds.balanced import balanced
 
-            drops = first.drop_last or setting.ends == "drop"
-            return balanced(setting, first.balance, indexed, self.position, drops)
+            return balanced(setting, first.balance, indexed, self.position, drops=ends == "drop")
         parts = indexed.parts is not None
         if first.group is None:
-            return Items(program.block, setting.world, setting.epoch, indexed.length, self.position, parts)
-        return Batches(first, setting.world, setting.ends, setting.epoch, indexed.length, self.position, parts)
+            # Where ops decide how many samples there are, ranks vote on their steps: no position need be left out.
+            uneven = not program.one_to_one
+            return Items(program.block, setting.world, setting.epoch, indexed.length, self.position, parts, uneven)
+        return Batches(first, setting.world, ends, setting.epoch, indexed.length, self.position, parts)
 
 
 def check_inside(position: int, length: int) -> None:
@@ -78,9 +79,8 @@ class Batches(Feed):
         self, stage: Stage, world: World, ends: str, epoch: int, length: int, start: int, parts: bool = False
     ) -> None:
         assert stage.group is not None
-        policy = "drop" if stage.drop_last else ends
         ranks, rank = world.share_ranks, world.share_rank
-        self.share = Share(length, stage.group, ranks, rank, policy, start, parts)
+        self.share = Share(length, stage.group, ranks, rank, ends, start, parts)
         self._before = start // stage.group
         self._epoch = epoch
         self._step = 0
@@ -111,16 +111,20 @@ class Batches(Feed):
 
     def mask(self, ticket: Ticket) -> list[bool] | None:
         block = self.share.block((ticket.number - self._before) // self.share.ranks)
-        return block.mask() if block.filled else None
+        real = zip(block.positions(), block.mask(), strict=True)
+        return [true for position, true in real if position not in ticket.avoid] if block.filled else None
 
 
 class Items(Feed):
     """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn."""
 
-    def __init__(self, block: int, world: World, epoch: int, length: int, start: int, parts: bool = False) -> None:
+    def __init__(
+        self, block: int, world: World, epoch: int, length: int, start: int, parts: bool = False, uneven: bool = False
+    ) -> None:
         self._block = block
         self._ranks = world.share_ranks
-        self.positions = deal(length, self._ranks, world.share_rank, start, parts)
+        self._length = length
+        self.positions = deal(length, self._ranks, world.share_rank, start, parts, uneven)
         """All that this rank receives of the epoch from `start` on."""
         self._start = start
         self._epoch = epoch
@@ -143,7 +147,7 @@ class Items(Feed):
         self._at = stop
         ticket = Ticket(owner, 0, self._epoch, number, payload)
         ticket.before = Position(start + at * ranks, stop - at, ranks)
-        ticket.after = Position(start + stop * ranks)
+        ticket.after = Position(min(start + stop * ranks, self._length))
         return ticket
 
     def seek(self, output: int) -> int:
@@ -163,6 +167,6 @@ class Items(Feed):
         for number, position in enumerate(positions):
             part = Ticket(ticket.owner, 0, ticket.epoch, position, (position, position + 1, ()))
             part.before = Position(before.position + number * before.ranks, 1, before.ranks)
-            part.after = Position(before.position + (number + 1) * before.ranks)
+            part.after = Position(min(before.position + (number + 1) * before.ranks, self._length))
             parts.append(part)
         return parts

@@ -96,7 +96,7 @@ class Regroup(Feed):
         group, world = setting.program.stages[stage], setting.world
         self._stage = stage
         self._size = group.group
-        self._ends = "drop" if group.drop_last else setting.ends
+        self._ends = setting.program.ends(stage, setting.ends)
         # Ranks that read the same stream divide it at the first stage after it; later stages are each rank's own.
         shared = at.source.common
         self._ranks, self._rank = (world.share_ranks, world.share_rank) if shared else (1, 0)
@@ -145,8 +145,9 @@ class Regroup(Feed):
         filled = self._filled.get(ticket.number)
         if not filled:
             return None
-        count = sum(stop - first for _, first, stop in ticket.payload[0])
-        return [True] * (count - filled) + [False] * filled
+        _, base, stride = ticket.payload
+        real = ticket.inputs() - filled
+        return [i < real for i in range(real + filled) if base + i * stride not in ticket.avoid]
 
     def push(self, entry: Entry) -> None:
         """Add samples of the stage before, or its error."""

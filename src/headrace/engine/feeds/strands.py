@@ -149,6 +149,12 @@ class Strands(Feed):
         self._queues[s].append((block, reply.state))
         return self._as_they_come() if self._unordered else self._in_turn()
 
+    def seen(self, before: int, reply: Reply) -> int:
+        # No ticket says how many samples it asks for. Some may wait in an op, such as a shuffle, but one that has
+        # failed says by its number how many came before it.
+        failed = max((position + 1 for position, *_ in reply.skipped), default=0)
+        return max(before + (reply.count or 0) + len(reply.skipped), failed)
+
     def _as_they_come(self) -> Iterator[Entry]:
         for s, queue in enumerate(self._queues):
             while queue:

@@ -5,7 +5,7 @@ In a module of its own: most replies never need cloudpickle, and a worker that i
 
 import importlib
 import sys
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -22,6 +22,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return _interval, tuple(obj)
         if type(obj).__name__ in ("str_", "bytes_") and type(obj).__module__ == "numpy":
             return exact_text(obj)
+        if isinstance(obj, ModuleType) and type(obj) is not ModuleType and sys.modules.get(obj.__name__) is obj:
+            # A module with a class of its own, such as torch.classes or torch.ops. A function that uses torch and a
+            # variable of that name, its own list of classes perhaps, seems to need it.
+            return importlib.import_module, (obj.__name__,)
         if _is_untyped(obj):
             return tensors.Memories().reduce(obj)
         reduced = super().reducer_override(obj)

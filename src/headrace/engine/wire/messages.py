@@ -32,8 +32,9 @@ READY, RESULT, FAILED, RETIRED = range(10, 14)
 BEGUN, DONE, PACKING, GROUPED = 1, 2, 3, 4
 """What a slot's header says of its ticket: inside a sample, answered, making the reply, or inside an op on a batch."""
 
-Skip = tuple[int, str, str, int | None]
-"""A sample that failed and was left out: its position, the op, the error, and which one of its source it is."""
+Skip = tuple[int, str, str, int | None, bool]
+"""A sample that failed and was left out: its position, the op, the error, which one of its source it is, and whether
+nothing is left at that position. (Of a row or an inner batch, what did not fail stays.)"""
 Seconds = tuple[float, dict[int, float] | None, float, tuple[int, int, int] | None]
 """How long a ticket took, the seconds by op if it was timed (else None), when it began, on a shared clock, and what it
 read of files (`meter.Reads`), if anything."""
@@ -48,8 +49,8 @@ class Result(NamedTuple):
     """The packed output, or its offset and size in the slot; None: samples one by one."""
     spans: tuple[int, ...]
     """Where its arrays are in the slot: offset, size, offset, size, ..."""
-    outputs: int
-    """How many; -1: a list of them was packed as one."""
+    outputs: int | None
+    """How many; None: a list of them was packed as one."""
     size: int
     """Bytes that it takes of the slot; 0: it is small, and all of it is in the message."""
     table: SampleTable | None
@@ -125,18 +126,16 @@ class Ticket:
     """How many of `skips` a run that is resumed at `before`, or at `after`, does not count again."""
     slot: Slot | None = None
     avoid: tuple[int, ...] = ()
-    """Positions that are left out because they are poison."""
+    """Positions that are left out because they are poison; in the end also those that have failed."""
     many: int = 0
     """How many outputs it has had; known when it is delivered."""
 
     def inputs(self) -> int:
-        """How many samples it is made from."""
-        payload = self.payload
-        if type(payload) is tuple and len(payload) == 3:
-            if type(payload[0]) is list:
-                return sum(stop - first for _, first, stop in payload[0])
-            return int(payload[1] - payload[0] + len(payload[2]))
-        return 1
+        """How many samples it is made from, if it is one of positions or of samples of the stage before."""
+        first, stop, extra = self.payload
+        if type(first) is list:
+            return sum(stop - first for _, first, stop in first)
+        return int(stop - first + len(extra))
 
     def __str__(self) -> str:
         return f"ticket {self.number} of stage {self.stage} in epoch {self.epoch}"
@@ -152,7 +151,8 @@ class Reply:
     slot: Slot | None = None
     """Where the outputs lie, if they were packed into a slot."""
     spans: tuple[int, ...] = ()
-    count: int = 0
+    count: int | None = 0
+    """How many outputs; None: a list of them was packed as one."""
     error: BaseException | None = None
     skipped: tuple[Skip, ...] = ()
     """Samples of this ticket that failed and were left out."""

@@ -10,6 +10,7 @@ its worker tells somebody else each position beforehand. Which sample of a strea
 given up after several deaths in the same block.
 """
 
+import logging
 import signal
 import struct
 from collections import Counter
@@ -20,6 +21,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire.messages import BEGUN, GROUPED, PACKING, Ticket
 from headrace.errors import PoisonSample
 
+log = logging.getLogger("headrace")
 STREAM_DEATHS = 5
 """Deaths in one block of a stream before it is given up."""
 EARLY_DEATHS = 3
@@ -92,6 +94,9 @@ class Deaths:
                     f"an op on a whole batch ended its worker twice: it {why} ({ticket}); look at it with workers=0, "
                     f"or leave such batches out with on_poison='skip'"
                 )
+            log.warning(
+                "on_poison='skip': a batch whose op ended its worker twice is left out: it %s (%s)", why, ticket
+            )
             ticket.avoid = _positions(ticket)
             return
         if self._on_poison == "raise":
@@ -99,6 +104,7 @@ class Deaths:
                 f"the sample at position {at.position} ended its worker twice: it {why} ({ticket}); "
                 f"look at it with workers=0, or leave such samples out with on_poison='skip'"
             )
+        log.warning("on_poison='skip': the sample at position %d is left out: its worker %s, twice", at.position, why)
         ticket.avoid = (*ticket.avoid, at.position)
 
 

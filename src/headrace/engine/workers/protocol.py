@@ -4,7 +4,10 @@
     close()        stop, leave nothing behind     wait(timeout)   the replies, at least one unless the time is up
 
 A new kind of worker defines these four. Everything else has a default that does nothing, for kinds that have nothing
-to do there: the loop calls it all the same and never asks what kind it has before it.
+to do there: the loop calls it all the same and never asks what kind it has before it. The options of the policy that
+are about workers (`worker_init`, `prefetch`, `recycle`, ...) are for the kind to heed. One whose tickets run in the
+consumer's process borrows the user's global generators for them (`plan.seed.BorrowedGlobals`, as `inline` does), or
+leaves them alone (`Task(seeds=False)`, as `thread` does).
 """
 
 from abc import ABC, abstractmethod

@@ -84,7 +84,7 @@ class Task:
         alone = self.program.stages[stage_number].single and len(outputs) == 1
         head: Any
         head, buffers = codec.pack(outputs[0] if alone else outputs)
-        count = 1 if alone else -1
+        count = 1 if alone else None
         big = len(head) > IN_MESSAGE
         if not buffers and not big:
             return head, (), count, 0, None, None, tuple(self.executor.skipped), self.seconds()

@@ -55,6 +55,7 @@ class Forgiving(Flat[Any, Any]):
     """The output of `op` for each sample; samples on which it fails are left out, with a warning."""
 
     op: Each[Any, Any]
+    chooses = True
     length = as_input
 
     def spread(self, sample: object) -> Iterator[Any]:

@@ -1,7 +1,9 @@
 """Augment: random crops and flips of uint8 images, the same for any number of workers.
 
-Images are uint8 arrays of (height, width, channels): the sample itself, or values of a tuple, list or dict. Random
-numbers are drawn once for a sample (`headrace.rng()`), so all images of one sample are cropped and flipped alike.
+Images are uint8 arrays of (height, width, channels), grey ones of (height, width): the sample itself, or values of a
+tuple, list or dict. Random numbers are drawn once for a sample (`headrace.rng()`), so all images of one sample are
+cropped and flipped alike. A sample whose only images are of another type (float32, tensors, Pillow's) is an error: it
+would come as it is, and nothing else would show it.
 """
 
 from collections.abc import Callable
@@ -36,7 +38,7 @@ class RandomResizedCrop(Each[Any, Any]):
 
         def cut(pixels: Any) -> Any:
             box = self.random.box(pixels.shape[0], pixels.shape[1], self.size, draws)
-            return resized(pixels, box, self.size, place.row((*self.size, pixels.shape[2]), "u1"), self.resize)
+            return resized(pixels, box, self.size, place.row((*self.size, *pixels.shape[2:]), "u1"), self.resize)
 
         return on_images(cut, sample)
 
@@ -62,13 +64,26 @@ def _flipped(pixels: Any) -> Any:
 
 def on_images(change: Callable[[Any], Any], sample: Any) -> Any:
     """The sample with its images changed."""
-
-    def changed(part: Any) -> Any:
-        image = isinstance(part, np.ndarray) and part.dtype == np.uint8 and part.ndim == 3
-        return change(part) if image else part
-
     if isinstance(sample, dict):
-        return {key: changed(part) for key, part in sample.items()}
-    if type(sample) is tuple or type(sample) is list:
-        return type(sample)([changed(part) for part in sample])
-    return changed(sample)
+        parts = list(sample.values())
+    else:
+        parts = list(sample) if type(sample) is tuple or type(sample) is list else [sample]
+    images = [isinstance(part, np.ndarray) and part.dtype == np.uint8 and part.ndim in (2, 3) for part in parts]
+    if not any(images) and (other := next(filter(_looks_like_image, parts), None)) is not None:
+        raise TypeError(
+            f"only uint8 arrays are cropped and flipped, and this sample has {_called(other)}: decode images as "
+            "'rgb8', 'rgba8' or 'l8', and convert them in a later map()"
+        )
+    changed = [change(part) if image else part for part, image in zip(parts, images, strict=True)]
+    if isinstance(sample, dict):
+        return dict(zip(sample, changed, strict=True))
+    return type(sample)(changed) if type(sample) is tuple or type(sample) is list else changed[0]
+
+
+def _looks_like_image(part: Any) -> bool:
+    return len(getattr(part, "shape", ())) in (2, 3) or hasattr(part, "getbands")
+
+
+def _called(part: Any) -> str:
+    dtype = getattr(part, "dtype", None)
+    return f"{type(part).__name__}{'' if dtype is None else f' of {dtype}'}"

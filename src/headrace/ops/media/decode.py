@@ -1,12 +1,13 @@
 """Decode: the content of files as values, by the endings of their names."""
 
+import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from headrace.errors import BadPipe
+from headrace.errors import BadOption, BadPipe
 from headrace.op import place
 from headrace.ops.files.per_file import EachFile, path_and_stream
 from headrace.ops.media.boxes import RandomBox
@@ -34,6 +35,11 @@ class Decode(EachFile[Any]):
     user = True
 
     def __post_init__(self) -> None:
+        given: tuple[object, ...] = self.decoders
+        for decoder in given:
+            if not callable(decoder):
+                hint = f"; for images write decode(images={decoder!r})" if isinstance(decoder, str) else ""
+                raise BadOption(f"decode() takes functions (extension, data), and got {decoder!r}{hint}")
         _ = self._decoders  # wrong options are refused here, not at the first sample
 
     @cached_property
@@ -80,7 +86,8 @@ def _decoded(decoders: tuple[Decoder, ...], name: object, extension: str, data: 
         return decode_with(decoders, extension, data)
     except Exception as error:
         hint = ""
-        if isinstance(error, UnicodeDecodeError):
+        is_text = isinstance(data, str) or isinstance(getattr(data, "file_obj", data), io.TextIOBase)
+        if is_text or isinstance(error, UnicodeDecodeError):
             hint = '; it was opened as text: write .open_files("rb") before .decode()'
         error.add_note(f"headrace: decoding {str(name)!r}{hint}")
         raise

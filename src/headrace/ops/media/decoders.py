@@ -33,7 +33,7 @@ def extension_of(path: str) -> str:
 def decode_basic(extension: str, data: Any) -> Any:
     """Text, whole numbers, JSON and numpy arrays."""
     if extension in TEXT:
-        return data.decode("utf-8")
+        return data if isinstance(data, str) else data.decode("utf-8")
     if extension in NUMBER:
         return int(data)
     if extension in ("json", "jsn"):

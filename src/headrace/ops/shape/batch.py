@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+from headrace.context import read_each
 from headrace.errors import BadOption
 from headrace.op import Flat, Here, Indexed, Op
 from headrace.ops.counts import positive
@@ -33,7 +34,11 @@ class Batch(Op[T, list[T]]):
         size, total, fetch = self.size, inner.length, inner.get
 
         def get(position: int) -> list[T]:
-            return [fetch(p) for p in range(position * size, min((position + 1) * size, total))]
+            wanted = range(position * size, min((position + 1) * size, total))
+            if not here.lenient:
+                return [fetch(p) for p in wanted]
+            found = read_each(wanted, lambda p: (fetch(p),), here, position)
+            return [one[0] for one in found if one is not None]
 
         return Indexed(self._count(total), get)
 

@@ -44,24 +44,14 @@ class Collate(Each[list[Any], Any]):
                 f"collate() takes lists of samples, and got one sample, of type {type(sample).__name__}; "
                 f"write .batch(n) before .collate()"
             )
-        if self.pad is None:
-            return collate(sample)
-        from headrace.ops.shape.ragged import to_one_shape
-
-        return collate(to_one_shape(sample, self.pad))
+        return collate(sample, "", self.pad)
 
 
-class OneTensor:
-    """A tensor that already holds a field of all samples (`ops.shape.ragged`); each sample has this same object."""
+def collate(samples: list[Any], path: str = "", pad: float | str | None = None) -> Any:
+    """One sample of arrays out of many samples alike; an error names the field (`path`) and the samples that differ.
 
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: object) -> None:
-        self.tensor = tensor
-
-
-def collate(samples: list[Any], path: str = "") -> Any:
-    """One sample of arrays out of many samples alike; an error names the field (`path`) and the samples that differ."""
+    `pad` says what becomes of arrays of unlike shapes, wherever they are.
+    """
     first = samples[0]
     kind = type(first)
     if kind is tuple:
@@ -70,13 +60,20 @@ def collate(samples: list[Any], path: str = "") -> Any:
         except (TypeError, ValueError):
             _same_length(samples, path)
             raise
-        return tuple([collate(list(column), f"{path}[{i}]") for i, column in enumerate(columns)])
+        return tuple([collate(list(column), f"{path}[{i}]", pad) for i, column in enumerate(columns)])
     if kind is int or kind is float or kind is bool:
         return exact.numbers(samples, path)
     if kind is str or kind is bytes:
         return samples
     if kind is dict:
-        return {k: collate(_column(samples, k, path), f"{path}[{k!r}]") for k in first}
+        return _dicts(samples, path, pad)
+    if pad is not None:
+        from headrace.ops.shape.ragged import to_one_shape
+
+        made = to_one_shape(samples, pad, _where(path))
+        if made is not samples and pad == "nested":
+            return made
+        samples, first = made, made[0]
     np = sys.modules.get("numpy")
     if np is not None:
         if isinstance(first, np.ndarray):
@@ -89,9 +86,7 @@ def collate(samples: list[Any], path: str = "") -> Any:
     jax = sys.modules.get("jax")
     if jax is not None and hasattr(jax, "Array") and isinstance(first, jax.Array):
         return _jax_arrays(jax, samples, path)
-    if kind is OneTensor:
-        return first.tensor
-    return _containers(samples, first, kind, path)
+    return _containers(samples, first, kind, path, pad)
 
 
 def _arrays(np: Any, samples: list[Any], path: str) -> Any:
@@ -103,17 +98,19 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
             "them; give them a numeric dtype in a map() before (array.astype(...)), or give .collate(fn) a function"
         )
         return samples
-    same = True
+    same, masked = True, False
     for i, array in enumerate(samples):
-        if not isinstance(array, np.ndarray):
-            raise ValueError(
-                f"cannot collate{_where(path)}: sample 0 of the batch is an array, sample {i} a "
-                f"{type(array).__name__}; make them alike in a .map() before"
-            )
+        if type(array) is not np.ndarray:
+            if not isinstance(array, np.ndarray):
+                raise ValueError(
+                    f"cannot collate{_where(path)}: sample 0 of the batch is an array, sample {i} a "
+                    f"{type(array).__name__}; make them alike in a .map() before"
+                )
+            masked = masked or isinstance(array, np.ma.MaskedArray)
         if array.shape != shape:
             raise _unlike(path, shape, i, array.shape)
         same = same and (array.dtype is dtype or array.dtype == dtype)
-    if isinstance(first, np.ma.MaskedArray):
+    if masked:
         return np.ma.stack(samples)
     if not same:
         return exact.arrays(np, samples, path)
@@ -136,7 +133,7 @@ def stacked(np: Any, arrays: Sequence[Any]) -> Any:
 
 def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
     first = samples[0]
-    if first.layout is not torch.strided or first.device.type != "cpu" or first.requires_grad:
+    if first.layout is not torch.strided or first.device.type != "cpu" or any(t.requires_grad for t in samples):
         return torch.stack(samples)
     for i, tensor in enumerate(samples):
         if tensor.shape != first.shape:
@@ -171,33 +168,55 @@ def _jax_arrays(jax: Any, samples: list[Any], path: str) -> Any:
     return jax.numpy.stack(samples)
 
 
-def _containers(samples: list[Any], first: object, kind: type, path: str) -> Any:
+def _containers(samples: list[Any], first: object, kind: type, path: str, pad: float | str | None) -> Any:
     if isinstance(first, tuple) and hasattr(kind, "_fields"):
         columns = zip(kind._fields, zip(*samples, strict=True), strict=True)
-        return kind(*[collate(list(column), f"{path}.{name}") for name, column in columns])
+        return kind(*[collate(list(column), f"{path}.{name}", pad) for name, column in columns])
     if dataclasses.is_dataclass(first) and not isinstance(first, type):
-        names = [f.name for f in dataclasses.fields(first)]
-        return dataclasses.replace(
-            first, **{n: collate([getattr(s, n) for s in samples], f"{path}.{n}") for n in names}
-        )
+        fields = dataclasses.fields(first)
+        made = {f.name: collate([getattr(s, f.name) for s in samples], f"{path}.{f.name}", pad) for f in fields}
+        whole = dataclasses.replace(first, **{f.name: made[f.name] for f in fields if f.init})
+        for field in fields:
+            if not field.init:
+                object.__setattr__(whole, field.name, made[field.name])
+        return whole
     if isinstance(first, Mapping):
-        return {k: collate(_column(samples, k, path), f"{path}[{k!r}]") for k in first}
+        return _dicts(samples, path, pad)
     if isinstance(first, list | tuple):
         _same_length(samples, path)
-        return [collate(list(column), f"{path}[{i}]") for i, column in enumerate(zip(*samples, strict=True))]
+        return [collate(list(column), f"{path}[{i}]", pad) for i, column in enumerate(zip(*samples, strict=True))]
     return samples
 
 
-def _column(samples: list[Any], field: object, path: str) -> list[Any]:
+def _dicts(samples: list[Any], path: str, pad: float | str | None) -> dict[Any, Any]:
+    first = samples[0]
     try:
-        return [s[field] for s in samples]
-    except KeyError:
-        lacking = next(i for i, s in enumerate(samples) if field not in s)
-        has = ", ".join(map(repr, samples[lacking]))
-        raise KeyError(
-            f"cannot collate{_where(path)}: sample {lacking} of the batch has no key {field!r}, but {has or 'none'}; "
-            f"give all samples the same keys in a map() before"
-        ) from None
+        columns = {k: [sample[k] for sample in samples] for k in first}
+    except (KeyError, IndexError, TypeError):
+        _same_keys(samples, path)
+        raise
+    if max(map(len, samples)) > len(first):
+        _same_keys(samples, path)
+    return {k: collate(column, f"{path}[{k!r}]", pad) for k, column in columns.items()}
+
+
+def _same_keys(samples: list[Any], path: str) -> None:
+    keys = samples[0].keys()
+    for i, sample in enumerate(samples):
+        if not isinstance(sample, Mapping):
+            raise ValueError(
+                f"cannot collate{_where(path)}: sample 0 of the batch is a dict, sample {i} a {type(sample).__name__}; "
+                "make them alike in a map() before"
+            )
+        if sample.keys() != keys:  # a key that only the first one lacks would be lost without a word
+            poorer, richer = (i, sample), samples[0]
+            if all(key in sample for key in keys):
+                poorer, richer = (0, samples[0]), sample
+            lacking = next(key for key in richer if key not in poorer[1])
+            raise KeyError(
+                f"cannot collate{_where(path)}: sample {poorer[0]} of the batch has no key {lacking!r}, but "
+                f"{', '.join(map(repr, poorer[1])) or 'none'}; give all samples the same keys in a map() before"
+            )
 
 
 def _same_length(samples: list[Any], path: str) -> None:

@@ -21,7 +21,7 @@ class Drop(Each[Any, Any]):
         if isinstance(sample, Mapping):
             return _checked({k: v for k, v in sample.items() if k not in out}, sample, out)
         if isinstance(sample, list | tuple):
-            return _checked(type(sample)([v for i, v in enumerate(sample) if i not in out]), sample, out)
+            return _checked(_like(sample, [v for i, v in enumerate(sample) if i not in out]), sample, out)
         return _untouched(sample)
 
 
@@ -43,6 +43,13 @@ class Slice(Each[Any, Any]):
 
     def apply(self, sample: object) -> Any:
         if isinstance(sample, Mapping):
+            if not isinstance(self.first, list) and self.first not in sample:
+                warnings.warn(
+                    "Dictionaries are not sliced by steps, only direct index. "
+                    "Please be aware that no filter was done or new item created.",
+                    stacklevel=2,
+                )
+                return sample
             if self.stop or self.step:
                 warnings.warn(
                     "Dictionaries are not sliced by steps, only direct index. "
@@ -56,7 +63,7 @@ class Slice(Each[Any, Any]):
         if not isinstance(self.first, list):
             return sample[builtins.slice(self.first, self.stop, self.step)]
         present = sorted(i for i in self.first if _has(sample, i))
-        return _checked(type(sample)([sample[i] for i in present]), sample, self.first)
+        return _checked(_like(sample, [sample[i] for i in present]), sample, self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class Flatten(Each[Any, Any]):
                 flat.extend(field)
             else:
                 flat.append(field)
-        return type(sample)(flat)
+        return _like(sample, flat)
 
     def _mapping(self, sample: Mapping[Any, Any], chosen: Collection[Any]) -> dict[Any, Any]:
         flat: dict[Any, Any] = {}
@@ -101,6 +108,11 @@ class Flatten(Each[Any, Any]):
 def _several(indices: object) -> tuple[Any, ...]:
     """One index or key, or several, as a tuple."""
     return tuple(indices) if isinstance(indices, list | tuple | set) else (indices,)
+
+
+def _like(sample: list[Any] | tuple[Any, ...], fields: list[Any]) -> Any:
+    """Other fields in a list or tuple like the sample; a tuple with names loses them, as they name other fields."""
+    return tuple(fields) if hasattr(sample, "_fields") else type(sample)(fields)
 
 
 def _has(sample: Collection[Any], index: object) -> bool:

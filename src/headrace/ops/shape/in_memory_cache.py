@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.nested import parts
+from headrace.nested import data_bytes, parts
 from headrace.op import Here, InputCursor, Op, as_input, is_count
 from headrace.ops.copies import private_copy
 
@@ -42,7 +42,7 @@ class InMemoryCache(Op[T, T]):
         return self._samples(first, here)
 
     def _samples(self, samples: InputCursor[T], here: Here) -> Iterator[T]:
-        about = (samples.loader_seed(), here.strand, here.strands)
+        about = samples.origin()
         number = here.note or 0
         if about in self.full:
             for position, sample in enumerate(islice(self.full[about], number, None), number):
@@ -86,5 +86,4 @@ def weight(sample: object) -> int:
     """About how many bytes a sample takes."""
     size = sys.getsizeof(sample)
     size += sum(map(weight, parts(sample))) + (sum(map(weight, sample)) if isinstance(sample, Mapping) else 0)
-    data = getattr(sample, "nbytes", None)
-    return max(size, data) if isinstance(data, int) else size
+    return max(size, data_bytes(sample) or 0)

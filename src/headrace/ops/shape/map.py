@@ -54,6 +54,7 @@ class Filter(Flat[T, T]):
 
     fn: Callable[[T], bool]
     user = True
+    chooses = True
 
     def spread(self, sample: T) -> Iterator[T]:
         if self.fn(sample):

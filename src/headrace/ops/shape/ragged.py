@@ -8,43 +8,40 @@ padded arrays: keep a field of lengths where that matters, or pad with a number 
 """
 
 import sys
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from headrace.ops.shape.collate import OneTensor
+NUMBERS = (int, float, np.number, np.bool_)
 
 
-def to_one_shape(samples: list[Any], pad: float | str) -> list[Any]:
-    """The same samples, with arrays of one shape (or, for "nested", one tensor for all of them)."""
-    first = samples[0]
-    if isinstance(first, Mapping):
-        columns = {key: _column([sample[key] for sample in samples], pad) for key in first}
-        return [{key: column[i] for key, column in columns.items()} for i in range(len(samples))]
-    if type(first) is tuple:
-        return list(zip(*[_column(list(parts), pad) for parts in zip(*samples, strict=True)], strict=True))
-    return _column(samples, pad)
+def to_one_shape(samples: list[Any], pad: float | str, where: str) -> Any:
+    """The same arrays in one shape, or, for "nested", one tensor of them; what else there is stays as it is.
 
-
-def _column(parts: list[Any], pad: float | str) -> list[Any]:
-    """One field of all samples."""
-    first = parts[0]
-    if isinstance(first, Mapping) or type(first) is tuple:
-        return to_one_shape(parts, pad)
-    if isinstance(first, list):
-        if not all(isinstance(number, int | float) for part in parts for number in part):
-            return parts
-        parts = [np.asarray(part) if part else np.zeros(0, _kind(parts)) for part in parts]
+    `where` says in errors which field they are.
+    """
+    parts = samples
+    if any(isinstance(part, list) for part in samples):
+        lists = [part for part in samples if isinstance(part, list)]
+        if not all(isinstance(number, NUMBERS) for part in lists for number in part):
+            return samples
+        kind = _kind(lists)
+        parts = [(np.asarray(p) if p else np.zeros(0, kind)) if isinstance(p, list) else p for p in samples]
     shapes = [tuple(part.shape) for part in parts if _is_array(part)]
-    if len(shapes) < len(parts) or (len({*shapes}) == 1 and pad != "nested"):
+    if len(shapes) < len(parts):
+        return samples
+    if len({*shapes}) == 1 and pad != "nested":
         return parts
     if len({len(shape) for shape in shapes}) > 1:
-        raise ValueError(f"cannot pad arrays of {shapes[0]} and {next(s for s in shapes if len(s) != len(shapes[0]))}")
+        other = next(shape for shape in shapes if len(shape) != len(shapes[0]))
+        raise ValueError(f"cannot pad{where}: arrays of the shapes {shapes[0]} and {other}")
     if pad == "nested":
-        return _nested(parts)
+        import torch
+
+        return torch.nested.nested_tensor([torch.as_tensor(part) for part in parts], layout=torch.jagged)
     shape = tuple(map(max, zip(*shapes, strict=True)))
-    return [_filled(part, shape, pad) for part in parts]
+    return [_filled(part, shape, pad, where) for part in parts]
 
 
 def _kind(parts: list[list[Any]]) -> Any:
@@ -55,19 +52,22 @@ def _is_array(part: object) -> bool:
     return isinstance(part, np.ndarray) or type(part) is getattr(sys.modules.get("torch"), "Tensor", None)
 
 
-def _filled(part: Any, shape: tuple[int, ...], pad: float | str) -> Any:
-    inside = tuple(slice(size) for size in part.shape)
-    if isinstance(part, np.ndarray):
-        filled = np.full(shape, pad, part.dtype)
-        filled[inside] = part
-        return filled
-    tensor = part.new_full(shape, pad)
-    tensor[inside] = part
-    return tensor
-
-
-def _nested(parts: list[Any]) -> list[Any]:
-    import torch
-
-    one = OneTensor(torch.nested.nested_tensor([torch.as_tensor(part) for part in parts], layout=torch.jagged))
-    return [one] * len(parts)
+def _filled(part: Any, shape: tuple[int, ...], pad: float | str, where: str) -> Any:
+    full = part.new_full if not isinstance(part, np.ndarray) else partial(np.full, dtype=part.dtype)
+    try:
+        # What a float type makes of a number is near to it; other types may make another number of one they lack.
+        with np.errstate(invalid="ignore"):
+            found = full((1,), pad).item()
+        lacking = isinstance(found, int) and found != pad
+    except (OverflowError, RuntimeError):
+        lacking = True
+    if lacking:
+        raise ValueError(
+            f"cannot collate{where}: arrays of {part.dtype} cannot be filled up with pad={pad}, which that type does "
+            "not hold; choose another number, or convert the field in a .map() before"
+        )
+    whole = full(shape, pad)
+    if isinstance(part, np.ma.MaskedArray):
+        whole = whole.view(np.ma.MaskedArray)
+    whole[tuple(slice(size) for size in part.shape)] = part
+    return whole

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.context import read_each
 from headrace.op import Here, Indexed, place
-from headrace.ops.text.numbered import NumberedOp, WindowPlans, read_each
+from headrace.ops.text.numbered import NumberedOp, WindowPlans
 from headrace.ops.text.rows import tokens_of
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.balance import StepPlan, too_large

@@ -2,10 +2,10 @@
 
 How many rows or batches a window of documents becomes is counted before any document is read (`WindowPlans`). When a
 document then fails, only that document is left out of its row or batch, if the user said `on_error="skip"`: it is
-counted and listed under the number of the row or batch (`read_each`).
+counted and listed under the number of the row or batch (`context.read_each`).
 """
 
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sized
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -19,8 +19,6 @@ from headrace.plan.seed import key
 In = TypeVar("In")
 Out = TypeVar("Out")
 Plan = TypeVar("Plan", bound=Sized)
-Wanted = TypeVar("Wanted")
-Got = TypeVar("Got")
 MANY = 1 << 26
 """With more documents than this (a mixture without an end, for one) windows are not counted in advance."""
 PLANS = 8
@@ -54,31 +52,6 @@ class NumberedOp(Op[In, Out]):
                 here.spot.skip(here.spot.here or here, number, error)
                 continue
             yield made
-
-
-def read_each(
-    wanted: Sequence[Wanted], read: Callable[[Wanted], Got], here: Here, position: int, always: bool = False
-) -> list[Got | None]:
-    """`read` of each wanted piece; None for one that fails, with `on_error="skip"`.
-
-    If all of them fail the last error is raised, so that no empty row or batch is made. `always`: make it even so.
-    """
-    if not here.lenient:
-        return [read(one) for one in wanted]
-    spot = here.spot
-    found: list[Got | None] = []
-    last, empty = len(wanted) - 1, not always
-    for number, one in enumerate(wanted):
-        spot.index = None
-        try:
-            found.append(read(one))
-            empty = False
-        except Exception as error:
-            if empty and number == last:
-                raise
-            spot.skip(spot.here or here, position, error)
-            found.append(None)
-    return found
 
 
 def wrong_length(number: int, tokens: int, said: int) -> BadOption:

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from headrace.brief import arguments
+from headrace.context import read_each
 from headrace.op import Here, Indexed, Lengths, Positions, place
-from headrace.ops.text.numbered import MANY, NumberedOp, WindowPlans, read_each, wrong_length
+from headrace.ops.text.numbered import MANY, NumberedOp, WindowPlans, wrong_length
 from headrace.ops.text.rows import Document, RowLayout, check_piece, check_same_fields, with_same_fields
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.packing import Packed, Packing, Piece, Row, TokenBlocks, too_long

@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from operator import methodcaller
 from typing import Any
 
@@ -15,6 +15,7 @@ from headrace.sources.stream import StreamWrapper
 
 _RETURN = re.compile(r"(?<=\r)(?!\n|$)")
 """Behind a carriage return that ends a line by itself."""
+_RETURN_BYTE = re.compile(rb"(?<=\r)(?!\n|$)")
 
 
 def check_skip(skip_lines: int) -> None:
@@ -74,8 +75,7 @@ def _lines(stream: Any, skip: int, decode: bool, encoding: str, errors: str) -> 
     if decode and not isinstance(inner, io.TextIOBase) and not "\n\n".encode(encoding).endswith(b"\n\n"):
         # An encoding of wide characters: its lines cannot be cut before it is decoded.
         inner = io.TextIOWrapper(_Borrowed(inner), encoding, errors, newline="")
-    lines: Iterator[Any] = iter(inner)
-    next(islice(lines, skip, skip), None)
+    lines = _after(iter(inner), skip, decode)
     if not decode:
         return lines
     first = next(lines, None)
@@ -83,6 +83,17 @@ def _lines(stream: Any, skip: int, decode: bool, encoding: str, errors: str) -> 
         return iter(())
     lines = chain((first,), lines)
     return lines if isinstance(first, str) else map(methodcaller("decode", encoding, errors), lines)
+
+
+def _after(lines: Iterator[Any], skip: int, decode: bool) -> Iterator[Any]:
+    """The lines behind the first `skip`; those in bytes that are not decoded end with a line feed only."""
+    while skip and (line := next(lines, None)) is not None:
+        is_text = isinstance(line, str)
+        pieces = (_RETURN if is_text else _RETURN_BYTE).split(line) if is_text or decode else [line]
+        if len(pieces) > skip:
+            return chain((line[:0].join(pieces[skip:]),), lines)
+        skip -= len(pieces)
+    return lines
 
 
 def placed(error: UnicodeDecodeError, path: str, read: int) -> UnicodeDecodeError:

@@ -8,13 +8,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, BadPipe
 from headrace.ops.shape.batch import Batch
 from headrace.pipe.verbs.growing import Verbs, grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
     from headrace.tables.column import Column
+    from headrace.tables.source import Tabular
     from headrace.tables.stored.manifest import Manifest
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -143,12 +144,12 @@ class FrameVerbs(Verbs):
                 f"batch(as_={as_!r}) needs rows of a frame that nothing has taken apart; for single objects use "
                 f"dataframe(size, as_={as_!r})"
             )
-        template = _check_parts(self)
-        if template is not None and as_ in ("arrow", "polars"):
-            check_arrow(template(), as_)
-        if template is not None and as_ == "torch":
-            check_torch(template())
-        made = grow(grow(self, ColumnBatch(size, drop_last)), AsColumns(as_ or "numpy"))
+        alike = _alike_parts(self)
+        if (sources := _sources(alike)) and as_ in ("arrow", "polars"):
+            check_arrow(sources[0].template(), as_)
+        if sources and as_ == "torch":
+            check_torch(sources[0].template())
+        made = grow(grow(alike, ColumnBatch(size, drop_last)), AsColumns(as_ or "numpy"))
         return _jax(made) if as_ == "jax" else made
 
     def _map_rows(self, fn: Callable[[Any], Any], as_: str) -> "Pipe[Any]":
@@ -159,12 +160,19 @@ class FrameVerbs(Verbs):
                 "map(batched=True) needs rows of a frame that nothing has taken apart; for other samples use "
                 "dataframe(size).map(fn).rows(), or batch(size).map(fn)"
             )
-        return grow(self, MapRows(fn, as_))
+        try:
+            return grow(_alike_parts(self), MapRows(fn, as_))
+        except BadPipe:  # whose function may make them alike, row by row
+            return grow(self, MapRows(fn, as_))
 
     def _filter_rows(self, expression: object) -> "Pipe[Any]":
         from headrace.tables.ops.select import Where
 
-        pushed = _pushed_rows(self, lambda source: source.where(expression))
+        pushed = _pushed_rows(
+            self,
+            lambda source: source.where(expression, hidden=False),
+            lambda source: source.where(expression),
+        )
         return grow(self, Where(expression)) if pushed is None else pushed
 
 
@@ -198,6 +206,8 @@ _KEEP_ROWS = ("Shuffle", "Sharding", "Cycle", "Concat")
 """Ops for which it is the same whether rows are left out before them or after them."""
 _KEEP_COLUMNS = (*_KEEP_ROWS, "Header")
 """The same for columns."""
+_KEEP_TYPES = (*_KEEP_COLUMNS, "Join")
+"""Ops behind which every column of the source is there, as it was."""
 
 
 def _is_one_of(op: object, names: tuple[str, ...]) -> bool:
@@ -206,12 +216,17 @@ def _is_one_of(op: object, names: tuple[str, ...]) -> bool:
     return type(op).__name__ in names and module.startswith(("headrace.ops.", "headrace.tables.ops."))
 
 
-def _pushed_rows(pipe: Verbs, narrow: Callable[[Any], Any]) -> "Pipe[Any] | None":
-    """The pipe over fewer rows: chosen before a join too, unless that takes a column that only the join adds."""
+def _pushed_rows(
+    pipe: Verbs, narrow: Callable[[Any], Any], unjoined: Callable[[Any], Any] | None = None
+) -> "Pipe[Any] | None":
+    """The pipe over fewer rows: chosen before a join too, unless that takes a column that only the join adds.
+
+    `unjoined`: how they are chosen where no join stands between.
+    """
     try:
         return _pushed(pipe, narrow, (*_KEEP_ROWS, "Join"))
-    except BadOption:
-        return _pushed(pipe, narrow, _KEEP_ROWS)
+    except (BadOption, BadPipe):
+        return _pushed(pipe, unjoined or narrow, _KEEP_ROWS)
 
 
 def _pushed(pipe: Verbs, narrow: Callable[[Any], Any], through: tuple[str, ...]) -> "Pipe[Any] | None":
@@ -227,22 +242,29 @@ def _pushed(pipe: Verbs, narrow: Callable[[Any], Any], through: tuple[str, ...])
     return None if None in below else Pipe(pipe.op, *cast("list[Pipe[Any]]", below))
 
 
-def _check_parts(pipe: Verbs) -> Any:
-    """Refuse a concat() of frames whose columns differ, where that is known before it runs; gives the columns, or None.
-
-    Without this, batches of one part would silently have other types than batches of the next.
-    """
-    from headrace.tables.merge import check_alike
+def _sources(pipe: Verbs) -> "list[Tabular]":
+    """The tables that a pipe takes its columns from, as far as that is known before it runs."""
     from headrace.tables.source import Tabular
 
     if isinstance(pipe.op, Tabular):
-        return pipe.op.template
-    if not _is_one_of(pipe.op, _KEEP_COLUMNS):
-        return None
-    known = [found for found in map(_check_parts, pipe.inputs) if found is not None]
-    if len(known) > 1:
-        check_alike([template() for template in known])
-    return known[0] if known else None
+        return [pipe.op]
+    return [s for i in pipe.inputs for s in _sources(i)] if _is_one_of(pipe.op, _KEEP_TYPES) else []
+
+
+def _alike_parts(pipe: Verbs) -> Verbs:
+    """The pipe; refuses a concat() of frames whose columns differ, where that is known before it runs.
+
+    Without this, batches of one part would silently have other types than batches of the next. If values are missing in
+    only some of the parts, they may be missing in all: batches are masked arrays either always or never.
+    """
+    from headrace.tables.merge import check_alike, gaps
+
+    if len(sources := _sources(pipe)) < 2:
+        return pipe
+    templates = [source.template() for source in sources]
+    check_alike(templates)
+    found = gaps(templates)
+    return (_pushed(pipe, lambda source: source.with_gaps(found), _KEEP_TYPES) if found else None) or pipe
 
 
 def _known_columns(pipe: Verbs) -> "Mapping[str, Column] | None":

@@ -46,6 +46,25 @@ def start(op: "Op[Any, Out]") -> "Pipe[Out]":
     return Pipe(op)
 
 
+def check_node(op: object, inputs: tuple[object, ...]) -> None:
+    """Raise unless this is an op with its inputs."""
+    from headrace.op import Op, Source
+    from headrace.pipe.graph import Pipe
+
+    if not isinstance(op, Op):
+        if isinstance(op, type) and issubclass(op, Op):
+            raise BadOption(f"{op.__name__} is a class of ops: give one of them, {op.__name__}(...)")
+        instead = ".map(fn) takes a function" if callable(op) else "Pipe.of(data) makes a pipe of data"
+        raise BadOption(f"a pipe is made of ops (headrace.op), not of {type(op).__name__}: {instead}")
+    if inputs and isinstance(op, Source):
+        raise BadOption(f"{op.name()} is a source, which has no input: begin a pipe with it, Pipe(op)")
+    for given in inputs:
+        if not isinstance(given, Pipe):
+            raise BadOption(
+                f"the inputs of {op.name()} must be pipes, not {type(given).__name__}: wrap it in Pipe.of()"
+            )
+
+
 class NotCallable(BadOption, TypeError):
     """Something else stands where a function is needed."""
 

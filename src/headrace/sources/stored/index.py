@@ -10,11 +10,13 @@ A scan appends the spans that it finds, and every few hundred megabytes writes i
 scan that was killed goes on from there.
 """
 
+import errno
 import json
 import logging
 import os
 import zlib
 from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,10 @@ SAVE_EVERY = 256 << 20
 """Bytes of the data file after which a scan writes into the header how far it has come."""
 LOCK_TIMEOUT = 24 * 3600.0
 """Seconds that a process waits for another one that scans the same file."""
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
+"""Errors that a place has in which no index can be written."""
+LONGEST, SHOWN = 236, 40
+"""Bytes of a path that is, as it is, the name of an index in another folder; letters that are shown of a longer one."""
 HEAD = 512
 """Bytes before the spans: one line of JSON, filled up with blanks."""
 log = logging.getLogger("headrace")
@@ -76,19 +82,22 @@ def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
         (table,) = format.find(file, 0)
         return table
     target = _index_path(path, format, folder)
-    found = _load(target, file, format)
-    if found is not None and found[0].upto == file.size:
-        return found[1]
     try:
+        found = _load(target, file, format)
+        if found is not None and found[0].upto == file.size:
+            return found[1]
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         with lock.hold(f"{target}.lock", LOCK_TIMEOUT):
             found = _load(target, file, format)  # another process may have made it meanwhile
             if found is not None and found[0].upto == file.size:
                 return found[1]
             return _scan(target, file, format, None if found is None else found[0])
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
         raise BadOption(
-            f"the index of {path} cannot be written beside it ({error.strerror}): give index='a folder'"
+            f"the index of {path} cannot be written to {os.path.dirname(target) or '.'} ({error.strerror}): give "
+            "index='a folder' where it can"
         ) from error
 
 
@@ -97,6 +106,8 @@ def _index_path(path: str, format: StoredFormat, folder: str | None) -> str:
     if folder is None:
         return path + ending
     name = os.path.abspath(path).strip(os.sep).replace("%", "%25").replace(os.sep, "%2F")
+    if len(whole := os.fsencode(name)) > LONGEST:
+        name = f"{blake2b(whole, digest_size=12).hexdigest()}%{name[-SHOWN:]}"  # (no % stands so in other names)
     return os.path.join(folder, name + ending)
 
 

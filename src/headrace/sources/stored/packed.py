@@ -111,12 +111,7 @@ class UnpackedFile(PiecesFile):
         self._ends: Ints = np.cumsum(np.array(sizes, np.int64)) if sizes else np.zeros(0, np.int64)
         self.size = self.bytes = sum(sizes)
         self.unit_memory = max(sizes, default=0)
-        if self.unit_memory > LARGEST:
-            raise DamagedFile(
-                f"{path} is compressed in one piece of {self.unit_memory} bytes, so no sample of it can be read by "
-                "itself: decompress it, compress it in smaller members (bgzip), or read it as a stream with "
-                "Pipe.files(...).open_files().decompress()"
-            )
+        _check_size(path, self.unit_memory)
 
     def unit_ends(self, step: int) -> Ints:
         ends = self._ends
@@ -161,6 +156,16 @@ class UnpackedFile(PiecesFile):
         return known if known is not None else len(unpack(OpenFile.read(self, start, size), self.path, start))
 
 
+def _check_size(path: str, size: int) -> None:
+    """Raise if a member has more bytes unpacked than may be kept in memory."""
+    if size > LARGEST:
+        raise DamagedFile(
+            f"{path} is compressed in one piece of {size} bytes or more, so no sample of it can be read by itself: "
+            "decompress it, compress it in smaller members (bgzip), or read it as a stream with "
+            "Pipe.files(...).open_files().decompress()"
+        )
+
+
 def _is_one_member(path: str) -> bool:
     return path.lower().endswith((BROTLI, SNAPPY))
 
@@ -189,16 +194,17 @@ def unpack(data: bytes, path: str, start: int) -> bytes:
 
 def _member_end(file: OpenFile, start: int, unpacker: "zlib._Decompress | bz2.BZ2Decompressor") -> int:
     """The first byte after a member of gzip or bzip2, which only unpacking finds."""
-    at = start
+    at, size = start, 0
     while not unpacker.eof:
         if at >= file.size:
             raise DamagedFile(f"{file.path} is cut off at byte {file.size}, in the member that begins at byte {start}")
         data = file.read(at, min(PIECE, file.size - at))
         at += len(data)
         try:
-            unpacker.decompress(data)
+            size += len(unpacker.decompress(data))
         except (zlib.error, OSError, ValueError) as error:
             raise DamagedFile(f"{file.path} is damaged in the member that begins at byte {start} ({error})") from None
+        _check_size(file.path, size)  # (here, because gzip keeps a size modulo 4 GB only)
     return at - len(unpacker.unused_data)
 
 

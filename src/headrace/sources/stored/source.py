@@ -137,7 +137,8 @@ def _catalog(
         with open_stored(path, format, folder) as file:
             file.check(state)
             found = spans_in(file, format, folder)
-            inside = np.searchsorted(found.starts, file.unit_ends(UNIT))
+            # (Empty samples may begin where the file ends, behind the last unit: they belong to a file all the same.)
+            inside = np.append(np.searchsorted(found.starts, file.unit_ends(UNIT)), len(found.starts))
             total, largest = total + file.bytes, max(largest, file.unit_memory)
         unit_ends.append(first + np.unique(inside[inside > 0]))
         spans.append(found)

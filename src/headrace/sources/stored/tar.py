@@ -30,8 +30,8 @@ SPARSE = b"S"
 WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 """Links, devices and folders: no data follows their header, whatever size it tells."""
 LONG_NAME = b"L"
-ABOUT_NEXT = (LONG_NAME, b"x", b"X", b"g")
-"""Headers with fields of the next member."""
+ABOUT_NEXT = (LONG_NAME, b"x", b"X")
+"""Headers with fields of the next member. (Those of kind "g" describe the archive.)"""
 Read = Callable[[int, int], bytes]
 """Reads bytes of an archive: the first byte, and how many."""
 log = logging.getLogger("headrace")
@@ -93,7 +93,7 @@ def members(read: Read, start: int, size: int, path: str, whole: bool = True) ->
     """Fields of the next member that stand in headers before its own."""
     while at + BLOCK <= size:
         header = read(at, BLOCK)
-        if header == EMPTY:
+        if header == EMPTY and at == first:
             _check_end(read, at, size, path)
             return
         kind, data = header[156:157], at + BLOCK
@@ -117,7 +117,7 @@ def members(read: Read, start: int, size: int, path: str, whole: bool = True) ->
         if kind in REGULAR:
             yield Member(fields.get("path") or _name(header), first, data, length, min(at, size))
         first, fields = at, {}
-    if size - at > 0:
+    if size - at > 0 or at != first:
         raise DamagedFile(f"{path} is cut off at byte {size}, in the middle of a header")
     if whole:
         log.warning("%s has no end-of-archive mark: it may be cut off between two members", path)
@@ -160,7 +160,7 @@ def _records(content: bytes) -> dict[str, str]:
     found = {}
     while content:
         length = int(content.split(b" ", 1)[0])
-        key, _, value = content[:length].split(b" ", 1)[1].rstrip(b"\n").partition(b"=")
+        key, _, value = content[:length].split(b" ", 1)[1].removesuffix(b"\n").partition(b"=")
         found[_text(key)] = _text(value)
         content = content[length:]
     return found

@@ -1,5 +1,6 @@
 """Questions about Arrow types that pyarrow itself does not answer in one call."""
 
+import importlib.util
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,14 @@ def inner_types(kind: Any) -> list[Any]:
     if pa.types.is_dictionary(kind):
         return [kind.value_type]
     return [kind.field(i).type for i in range(kind.num_fields)]
+
+
+def read_schema(data: bytes) -> Any:
+    """A schema that was serialized. pandas has Arrow types of its own (periods, intervals), which pyarrow knows once
+    pandas has told it: without that they would be other types in a process that has not imported pandas."""
+    if b"pandas." in data and importlib.util.find_spec("pandas") is not None:
+        importlib.import_module("pandas.core.arrays.arrow.extension_types")
+    return pa.ipc.read_schema(pa.py_buffer(data))
 
 
 def is_list(kind: Any) -> bool:
@@ -49,6 +58,12 @@ def _offset_sizes() -> dict[int, int]:
 
 def is_tensor(kind: Any) -> bool:
     return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.fixed_shape_tensor"
+
+
+def enum_values(field: Any) -> dict[bytes, bytes]:
+    """What polars writes beside an Enum, as it stands there: which values it has. The type does not say it."""
+    said = {} if field is None else field.metadata or {}
+    return {key: value for key, value in said.items() if key.startswith(b"_PL_ENUM")}
 
 
 def numpy_dtype(kind: Any) -> "np.dtype[Any] | None":

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption, BadPipe
-from headrace.tables.batch_transfer import BlockColumns, DepartingText, in_torch
-from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
+from headrace.tables.batch_transfer import BlockColumns, DepartingText, in_torch, tensors
+from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of, may_miss
 from headrace.tables.convert.arrow_types import inner_types, is_list, is_list_view, is_text, is_view
 from headrace.tables.convert.from_arrow import as_numpy, from_arrow
 from headrace.tables.convert.to_arrow import to_arrow
@@ -92,7 +92,7 @@ def _torch(table: Table) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for names, block in table.blocks:
         if in_torch(block.dtype):
-            found |= zip(names, torch.from_numpy(_writable(block)).unbind(0), strict=True)
+            found |= zip(names, tensors(_writable(block)), strict=True)
     for name, column in table.columns.items():
         if name not in found:
             found[name] = _tensor(name, column, torch.from_numpy)
@@ -145,7 +145,7 @@ def _tensor_of_arrow(name: str, column: ArrowColumn, from_numpy: Callable[[NDArr
     if is_list(kind):
         inner = from_arrow(column.array.flatten())
         if isinstance(inner, NumpyColumn) and inner.mask is None and in_torch(inner.values.dtype):
-            if column.may_miss:
+            if column.may_miss or column.array.null_count:
                 refuse(name, column, "torch", "it has missing lists: fill them in with map(fn, batched=True)")
             return [from_numpy(_writable(values)) for values in as_numpy(column)]
     refuse(name, column, "torch")
@@ -250,14 +250,19 @@ def _pandas_column(name: str, column: Column) -> Any:
         return pandas.Series(column.values, dtype=object, copy=False) if objects else column.values
     array = arrow_array(name, column, "pandas")
     if column.dtype == "category":
-        categories = array.dictionary.to_pandas()
+        said = isinstance(column.dtype, str)
+        categories = array.dictionary.to_pandas() if said else column.dtype.categories
         codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return pandas.Categorical.from_codes(codes, categories, ordered=array.type.ordered)
     if column.dtype is not None:
         dtype = pandas.api.types.pandas_dtype(column.dtype)
         if hasattr(dtype, "__from_arrow__"):
-            return dtype.__from_arrow__(array)
-        return pandas.Series(as_numpy(column), dtype=dtype, copy=False)
+            whole = isinstance(dtype, pandas.IntervalDtype) and dtype.subtype.kind in "iu"
+            if not (whole and may_miss(column)):
+                return dtype.__from_arrow__(array)
+        elif isinstance(column, ArrowColumn) or column.mask is None:
+            return pandas.Series(as_numpy(column), dtype=dtype, copy=False)
+        # (Nothing can be missing in what is sparse, nor in intervals of whole numbers.)
     return pandas.arrays.ArrowExtensionArray(pa.chunked_array([array]))
 
 

@@ -143,15 +143,19 @@ def _from_series(name: str, series: Any) -> Column:
         raise BadOption(
             f"column {name!r} ({series.dtype}) has no Arrow form ({error}): cast it to another dtype, or drop it"
         ) from None
+    if pa.types.is_dictionary(array.type) and isinstance(array.type.value_type, pa.BaseExtensionType):
+        # Periods and intervals: Arrow does not send a dictionary of them to another process as one.
+        array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.storage, ordered=array.type.ordered)
     column = from_arrow(array)
     runs = pa.types.is_run_end_encoded(array.type)  # decoded for good
-    return column if runs else replace(column, dtype=_named(series.dtype))
+    return column if runs else replace(column, dtype=_named(series.dtype, array))
 
 
-def _named(dtype: object) -> Any:
+def _named(dtype: Any, array: Any = None) -> Any:
     """The name of a pandas dtype, where that is enough: workers that do not need the dtype need not import pandas."""
     if isinstance(dtype, pandas.CategoricalDtype):
-        return "category"  # the categories and their order are in the Arrow column
+        # The categories are in the Arrow column, and so is their dtype, mostly.
+        return "category" if array.dictionary.to_pandas().dtype == dtype.categories.dtype else dtype
     try:
         same = pandas.api.types.pandas_dtype(str(dtype)) == dtype
     except (TypeError, NotImplementedError):  # there is no such name, or not for all of the type

@@ -37,9 +37,7 @@ def from_arrow(array: Any, field: Any = None) -> Column:
         array = pc.run_end_decode(array)
         field = None if field is None else field.with_type(array.type)
     field = field if field is not None else pa.field("", array.type)
-    # pyarrow cannot take rows from views of text: in the column, the same text lies one after another.
-    kind = _without_views(array.type)
-    array = _without_null_entries(array if kind == array.type else array.cast(kind))
+    array = _without_null_entries(takeable(array))
     plain = _plain(array)
     if plain is not None:
         return NumpyColumn(*plain, field)
@@ -53,10 +51,39 @@ def unsliced(array: Any) -> Any:
     return pa.concat_arrays([array, array.slice(0, 0)]) if _is_twice_listed(array.type) else array
 
 
-def unsliced_columns(table: Any) -> Any:
-    """The same for the columns of a pyarrow table."""
-    columns = [pa.chunked_array(map(unsliced, column.chunks), column.type) for column in table.columns]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+def takeable(array: Any) -> Any:
+    """The same values in a type of which pyarrow can take, filter and compare rows: not in runs, and no views of text,
+    but text that lies one after another."""
+    kind = array.type
+    if pa.types.is_run_end_encoded(kind):
+        return pc.run_end_decode(array)
+    if pa.types.is_dictionary(kind):
+        return recast(array, pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered))
+    return recast(array, _without_views(kind))
+
+
+def recast(array: Any, kind: Any) -> Any:
+    """An array with views of text, or without."""
+    if array.type == kind:
+        return array
+    if not pa.types.is_dictionary(kind):
+        return array.cast(kind)
+    return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(kind.value_type), ordered=kind.ordered)
+
+
+def takeable_schema(schema: Any) -> Any:
+    """The schema of `takeable_columns`."""
+    return pa.schema([field.with_type(takeable(pa.nulls(0, field.type)).type) for field in schema])
+
+
+def takeable_columns(table: Any) -> Any:
+    """A pyarrow table of which rows can be taken and filtered."""
+    schema = takeable_schema(table.schema)
+    columns = [
+        pa.chunked_array([unsliced(takeable(chunk)) for chunk in column.chunks], field.type)
+        for field, column in zip(schema, table.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _is_twice_listed(kind: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
+from headrace.tables.convert.from_arrow import recast
 from headrace.tables.convert.objects import UNTYPED, exactly
 from headrace.tables.packages import pa
 
@@ -22,7 +23,7 @@ def to_arrow(column: Column) -> Any:
     field = field_of(column)
     if isinstance(column, ArrowColumn):
         kind = column.array.type if field is None else field.type
-        return column.array if column.array.type == kind else column.array.cast(kind)
+        return recast(column.array, kind)
     if column.values.dtype.hasobject:
         return _objects(column, field)
     kind = _inferred(column.values, column.mask is not None) if field is None else field.type

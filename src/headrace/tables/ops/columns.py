@@ -6,8 +6,9 @@ What `map` returns replaces the field: that of `input_col`, of the first of seve
 objects in every epoch stays as it was.
 """
 
+import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ def pick(sample: Any, column: Column) -> tuple[Any, ...]:
 
 def put(sample: Any, input_col: Column, output_col: Column, value: object) -> Any:
     """A copy of the sample with the new value in its place."""
-    changed: Any = dict(sample) if isinstance(sample, MutableMapping) else list(sample)
+    changed: Any = list(sample) if isinstance(sample, tuple) else _copied(sample)
     if output_col is None:
         if isinstance(input_col, list | tuple):
             changed[input_col[0]] = value
@@ -41,7 +42,13 @@ def put(sample: Any, input_col: Column, output_col: Column, value: object) -> An
         changed[output_col] = value
     if not isinstance(sample, tuple):
         return changed
-    return type(sample)(*changed) if hasattr(sample, "_fields") else tuple(changed)
+    named = len(getattr(sample, "_fields", ())) == len(changed)
+    return type(sample)(*changed) if named else tuple(changed)
+
+
+def _copied(sample: Any) -> Any:
+    """A sample of the same class that holds the same; a tensor has memory of its own."""
+    return sample.clone() if hasattr(sample, "clone") else copy.copy(sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ class FilterColumns(Flat[Any, Any]):
     fn: Callable[..., Any]
     input_col: Column = None
     user = True
+    chooses = True
     verb = "filter"
 
     def __post_init__(self) -> None:
@@ -112,7 +120,7 @@ def spread_columns(fn: Callable[..., Iterable[Any]] | None, input_col: Column, s
     if input_col is None:
         return sample  # type: ignore[no-any-return]
     fields = pick(sample, input_col)
-    return fields if isinstance(input_col, list | tuple) else fields[0]
+    return fields[0] if len(fields) == 1 else fields
 
 
 def rows_kept(sample: Any, verdict: Any) -> Any:

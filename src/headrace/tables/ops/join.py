@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from headrace.errors import BadPipe
 from headrace.op import Each, Flat, Here, Indexed, Positions, Take, as_input
 from headrace.tables.column import Column
 from headrace.tables.convert.forms import deliver
+from headrace.tables.convert.frames import is_array
 from headrace.tables.convert.rows import table_of_rows
 from headrace.tables.lookup import Lookup
 from headrace.tables.ops.select import is_row, row_by_row, spread_kept, table_form, with_take
@@ -58,6 +60,7 @@ class Match(Flat[Any, Any]):
     """Only rows, and of frames the rows, whose key is in the lookup: the first half of an inner join."""
 
     lookup: Lookup
+    chooses = True
 
     def spread(self, sample: object) -> Iterator[Any]:
         return spread_kept(sample, "join", self.lookup.matches, lambda row: _key_of(self.lookup, row))
@@ -84,4 +87,10 @@ def check_joined(lookup: Lookup, columns: Mapping[str, Column]) -> None:
 def _key_of(lookup: Lookup, row: dict[str, Any]) -> dict[str, Any]:
     """The key columns of one row."""
     lookup.check_keys(row)
+    for name in lookup.on:
+        if is_array(row[name]):
+            raise BadPipe(
+                f"column {name!r} of a row is an array: a key is one value a row. If these are batches, with text in "
+                f"lists, put join() before batch()"
+            )
     return {name: row[name] for name in lookup.on}

@@ -79,9 +79,11 @@ class Select(Each[Any, Any]):
         return deliver(table.select(self.names), form)
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        return with_take(
-            self, inputs, here, lambda below, rows, names: below(rows, self.names if names is None else names)
-        )
+        def taken(below: Take, positions: Positions, names: tuple[str, ...] | None) -> Any:
+            table = below(positions, self.names)
+            return table if names is None else table.select(names)
+
+        return with_take(self, inputs, here, taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,9 @@ class Rename(Each[Any, Any]):
         return deliver(table.rename(dict(self.new)), form)
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        new, old = dict(self.new), {b: a for a, b in self.new}
-
         def taken(below: Take, positions: Positions, names: tuple[str, ...] | None) -> Any:
-            wanted = None if names is None else tuple(old.get(n, n) for n in names)
-            table = below(positions, wanted)
-            return table.rename({a: b for a, b in new.items() if a in table.columns or names is None})
+            table = below(positions, None).rename(dict(self.new))
+            return table if names is None else table.select(names)
 
         return with_take(self, inputs, here, taken)
 
@@ -113,6 +112,7 @@ class Where(Flat[Any, Any]):
     """Keep rows, and of frames the rows, for which a pyarrow expression is true."""
 
     expression: Any
+    chooses = True
     verb = "filter"
 
     def spread(self, sample: object) -> Iterator[Any]:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.tables.convert.from_arrow import unsliced_columns
+from headrace.tables.convert.from_arrow import takeable_columns
 from headrace.tables.packages import ds, pa
 from headrace.tables.source import FromTable, Tabular
 from headrace.tables.stored.files import counted, scanned
-from headrace.tables.stored.footers import batches_summary, parquet_summary
+from headrace.tables.stored.footers import batches_summary, misses, parquet_summary
 from headrace.tables.stored.source import MEMORY, StoredTable, from_units
 
 STRETCH = 1 << 16
@@ -32,10 +32,20 @@ class Fragments(StoredTable):
     pieces: tuple[Any, ...]
 
     def count_in(self, unit: int, expression: object) -> int:
-        return counted(self.pieces[unit], expression, self.schema(), int(self.rows[unit]))
+        piece = self.pieces[unit]
+        if hasattr(piece, "row_groups"):
+            return counted(piece, expression, self.schema(), int(self.rows[unit]))
+        return StoredTable.count_in(self, unit, expression)
 
     def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
-        yield from scanned(self.pieces[unit], columns, expression, schema=self.schema())
+        piece = self.pieces[unit]
+        if expression is None or hasattr(piece, "row_groups"):
+            return scanned(piece, columns, expression, self.schema())
+        return StoredTable.read(self, unit, columns, expression, memory)
+
+    def table(self, unit: int, columns: list[str] | None) -> Any:
+        schema = self.schema()
+        return pa.Table.from_batches(scanned(self.pieces[unit], schema.names, None, schema), schema)
 
     def describe(self) -> str:
         return f"{len(self.pieces)} fragments"
@@ -62,7 +72,7 @@ def from_dataset(dataset: Any) -> Tabular:
             rows += [sum(group.num_rows for group in part.row_groups) for part in parts]
             masked |= {name for name in schema.names if name not in summary.schema.names and not _known(fragment, name)}
         else:
-            summary = batches_summary(schema, scanned(fragment, schema.names, schema=schema))
+            summary = batches_summary(schema, scanned(fragment, schema.names, None, schema))
             pieces.append(fragment)
             rows.append(sum(summary.rows))
         masked |= summary.masked
@@ -81,8 +91,8 @@ def from_dataset(dataset: Any) -> Tabular:
 
 
 def _known(fragment: Any, name: str) -> bool:
-    """Whether the folder of a fragment says what is in this column."""
-    return name in ds.get_partition_keys(fragment.partition_expression)
+    """Whether the folder of a fragment gives this column a value; in `__HIVE_DEFAULT_PARTITION__` it is missing."""
+    return ds.get_partition_keys(fragment.partition_expression).get(name) is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -93,7 +103,7 @@ class MappedTable(StoredTable):
     dataset: Any
 
     def table(self, unit: int, columns: list[str] | None) -> Any:
-        return unsliced_columns(self.dataset.data.table.slice(unit * int(self.rows[0]), int(self.rows[unit])))
+        return takeable_columns(self.dataset.data.table.slice(unit * int(self.rows[0]), int(self.rows[unit])))
 
     def describe(self) -> str:
         return "a memory-mapped table"
@@ -104,7 +114,8 @@ def from_hf(dataset: object) -> Tabular | None:
     kind: Any = sys.modules["datasets"]
     if not isinstance(dataset, kind.Dataset) or dataset.format["type"] is not None or _decodes(dataset.features):
         return None
-    names = dataset.column_names
+    shown = dataset.column_names if dataset.format["output_all_columns"] else dataset.format["columns"]
+    names = [name for name in dataset.column_names if name in shown]
     table = dataset.data.table
     if table.nbytes <= MEMORY:
         from headrace.tables.convert.frames import table_of
@@ -121,7 +132,7 @@ def from_hf(dataset: object) -> Tabular | None:
     stored = MappedTable(
         dataset=dataset,
         rows=rows,
-        masked=frozenset(name for name in names if table.column(name).null_count),
+        masked=frozenset(name for name in names if any(map(misses, table.column(name).chunks))),
         sizes={name: table.column(name).nbytes for name in table.column_names},
         packed=table.schema.remove_metadata().serialize().to_pybytes(),
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.errors import BadOption
+from headrace.tables.convert.arrow_types import enum_values
 from headrace.tables.packages import pa
 from headrace.tables.stored.data_files import DataFile, Value, folder_columns
 from headrace.tables.stored.footers import FileSummary
@@ -42,9 +43,10 @@ def shared_schema(
     for file, summary, folder in zip(files, summaries, folders, strict=True):
         for field in summary.schema:
             first, owner = fields.setdefault(field.name, (field, file.path))
-            if field.type != first.type:
+            if field.type != first.type or enum_values(field) != enum_values(first):
+                other = field.type if field.type != first.type else "an Enum of other values"
                 wrong[field.name] = (
-                    f"column {field.name!r} is {first.type} in {owner} and {field.type} in {file.path}: write the "
+                    f"column {field.name!r} is {first.type} in {owner} and {other} in {file.path}: write the "
                     f"files with one schema, or choose other columns with columns=[...]"
                 )
             if summary.schema.names.count(field.name) > 1:

@@ -15,6 +15,9 @@ from headrace.observe.meter import files
 from headrace.sources.open import is_remote, local
 from headrace.sources.stored.format import FileState
 from headrace.tables.column import Ints
+from headrace.tables.convert.arrow_types import inner_types
+from headrace.tables.convert.from_arrow import takeable_schema, unsliced
+from headrace.tables.matching import check_expression
 from headrace.tables.packages import ds, fs, pa
 from headrace.tables.stored.data_files import DataFile, Value
 from headrace.tables.stored.drift import shared_schema
@@ -70,8 +73,7 @@ class TableFiles(StoredTable):
         schema = self.schema()
         fields = [schema.field(name) for name in columns]
         arrays = [
-            pa.repeat(pa.scalar(constants[f.name], f.type), rows) if f.name in constants else batch.column(f.name)
-            for f in fields
+            _constant(constants[f.name], f.type, rows) if f.name in constants else batch.column(f.name) for f in fields
         ]
         return pa.record_batch(arrays, schema=pa.schema(fields))
 
@@ -105,7 +107,7 @@ class ParquetFiles(TableFiles):
 
     def batches(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         if expression is not None:
-            yield from scanned(self._fragment(unit), columns, expression, schema=self.schema())
+            yield from scanned(self._fragment(unit), columns, expression, self.schema())
             return
         path, number = self.place(unit)
         inside = [name for name in columns if name not in self.constants[self.files[unit]]]
@@ -123,10 +125,14 @@ class ParquetFiles(TableFiles):
         files, inside = filesystem_of(path)
         known = None
         for name, value in self.constants[self.files[unit]].items():
-            column = ds.field(name)
-            same = column.is_null() if value is None else column == value
-            known = same if known is None else known & same
+            if value is not None:  # what is missing needs no word: it is in the schema and not in the file
+                same = ds.field(name) == value
+                known = same if known is None else known & same
         return ds.ParquetFileFormat().make_fragment(inside, files, partition_expression=known, row_groups=[number])
+
+
+def _constant(value: Value, kind: Any, rows: int) -> Any:
+    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
 def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> Any:
@@ -143,15 +149,45 @@ def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> 
 def counted(fragment: Any, expression: object, schema: Any, rows: int) -> int:
     """How many of its `rows` rows an expression keeps of a fragment. Where it keeps all, because of the folder's name,
     pyarrow counts the rows of the whole file, though the fragment is one row group of it."""
-    return min(rows, int(fragment.scanner(filter=expression, schema=schema).count_rows()))
+    schema = takeable_schema(schema)
+    if _by_statistics(expression, schema):
+        return min(rows, int(fragment.scanner(filter=expression, schema=schema).count_rows()))
+    return sum(batch.column(0).true_count for batch in _scanned(fragment, {"keep": expression}, schema))
 
 
-def scanned(fragment: Any, columns: list[str], expression: object = None, **more: object) -> Iterator[Any]:
+def _by_statistics(expression: object, schema: Any) -> bool:
+    """Whether the statistics of a row group may say that none of its rows is kept, or all: those of floats leave NaN
+    out, and pyarrow takes it for a number between the smallest and the largest; those of extension types it gets, and
+    cannot compare."""
+    try:
+        check_expression(expression, pa.schema([field for field in schema if not _misleads(field.type)]))
+    except BadOption:
+        return False
+    return True
+
+
+def _misleads(kind: Any) -> bool:
+    odd = pa.types.is_floating(kind) or isinstance(kind, pa.BaseExtensionType)
+    return bool(odd) or any(map(_misleads, inner_types(kind)))
+
+
+def scanned(fragment: Any, columns: list[str], expression: object, schema: Any) -> Iterator[Any]:
     """The record batches of a fragment, without reading ahead."""
+    if expression is None:
+        yield from _scanned(fragment, columns, schema)
+        return
+    # Asked of every row, as one more column. As a filter it would be asked of statistics first.
+    keep = "".join(columns) + "?"
+    asked = {**{name: ds.field(name) for name in columns}, keep: expression}
+    for batch in _scanned(fragment, asked, takeable_schema(schema)):
+        whole = pa.record_batch([*map(unsliced, batch.columns)], schema=batch.schema)
+        yield whole.filter(whole.column(keep)).select(columns)
+
+
+def _scanned(fragment: Any, columns: list[str] | dict[str, Any], schema: Any) -> Iterator[Any]:
     scanner = fragment.scanner(
-        columns=columns, filter=expression, batch_size=ROWS, batch_readahead=0, fragment_readahead=0, use_threads=False,
-        **more,
-    )  # fmt: skip
+        columns=columns, batch_size=ROWS, batch_readahead=0, fragment_readahead=0, use_threads=False, schema=schema
+    )
     yield from scanner.to_batches()
 
 

@@ -10,7 +10,7 @@ from headrace.observe.meter import files, planned
 from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
 from headrace.sources.stored.format import FileState
-from headrace.tables.convert.arrow_types import inner_types
+from headrace.tables.convert.arrow_types import inner_types, is_list
 from headrace.tables.packages import pa, pq
 from headrace.tables.stored.arrow_stream import MAGIC, arrow_stream
 
@@ -72,8 +72,9 @@ def parquet_summary(metadata: Any, schema: Any) -> FileSummary:
             chunk, name = group.column(number), field.name
             sizes[name] = sizes.get(name, 0) + chunk.total_uncompressed_size
             found = chunk.statistics
-            known = found is not None and found.has_null_count
-            if field.nullable and (not known or found.null_count):
+            if is_list(field.type) or not group.num_rows:
+                continue  # an empty list is counted as a missing element; a group without rows has no statistics
+            if found.null_count if found is not None and found.has_null_count else _may_miss(field):
                 masked.add(name)
     return FileSummary(schema, [g.num_rows for g in groups], masked, sizes, metadata.serialized_size * WEIGHT)
 
@@ -81,6 +82,12 @@ def parquet_summary(metadata: Any, schema: Any) -> FileSummary:
 def _leaves(kind: Any) -> int:
     """In how many columns of a Parquet file a column of this type is kept: as many as it has leaves."""
     return sum(map(_leaves, inner_types(kind))) or 1
+
+
+def _may_miss(field: Any) -> bool:
+    """Whether a schema allows that something is missing in a column or inside its values."""
+    kind = field.type
+    return field.nullable or any(_may_miss(kind.field(i)) for i in range(kind.num_fields))
 
 
 def _arrow_file(path: str) -> FileSummary:
@@ -95,17 +102,25 @@ def batches_summary(schema: Any, batches: Iterable[Any]) -> FileSummary:
         counts.append(batch.num_rows)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             sizes[name] += column.nbytes
-            if column.null_count or _misses_inside(column):
+            if misses(column):
                 masked.add(name)
     return FileSummary(schema, counts, masked, sizes, 0)
 
 
-def _misses_inside(column: Any) -> bool:
-    """Something is missing inside a value, or in a way that the column does not count."""
-    types = pa.types
-    if types.is_run_end_encoded(column.type):
-        return bool(column.values.null_count)
-    return bool(types.is_fixed_size_list(column.type)) and bool(column.flatten().null_count)
+def misses(array: Any) -> bool:
+    """Whether a value is missing: also inside lists of one size, or in a way that the array does not count."""
+    types, kind = pa.types, array.type
+    if array.null_count:
+        return True
+    if isinstance(kind, pa.BaseExtensionType):
+        return misses(array.storage)
+    if types.is_dictionary(kind):
+        return misses(array.dictionary)
+    if types.is_run_end_encoded(kind):
+        return misses(array.values)
+    if types.is_fixed_size_list(kind):
+        return misses(array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size))
+    return False
 
 
 def open_parquet(path: str) -> Any:

@@ -20,7 +20,9 @@ from headrace.memory.cache import UnitCache
 from headrace.op import Here, Indexed
 from headrace.plan.units import Units, choose_arrangement
 from headrace.tables.column import Column, Ints
-from headrace.tables.matching import matching, reason
+from headrace.tables.convert.arrow_types import read_schema
+from headrace.tables.convert.from_arrow import takeable_columns, takeable_schema
+from headrace.tables.matching import check_expression, matching, reason
 from headrace.tables.packages import pa
 from headrace.tables.source import Pick, Tabular, hashed
 from headrace.tables.stored.unit_table import UnitTable
@@ -51,7 +53,7 @@ class StoredTable:
     """Bytes that the footers of all files take in memory while they are open."""
 
     def schema(self) -> Any:
-        return pa.ipc.read_schema(pa.py_buffer(self.packed))
+        return read_schema(self.packed)
 
     def bytes_of(self, names: set[str]) -> int:
         """About how many bytes a row of these columns takes."""
@@ -66,12 +68,14 @@ class StoredTable:
             raise BadOption(f"filter({expression}) does not fit these columns: {reason(error)}") from None
 
     def count_in(self, unit: int, expression: object) -> int:
-        return int(self.table(unit, None).filter(expression).num_rows)
+        return int(takeable_columns(self.table(unit, None)).filter(expression).num_rows)
 
     def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         """The record batches of one unit; footers of files that stay open take up to `memory` bytes."""
         found = self.table(unit, columns if expression is None else None)
-        yield from (found if expression is None else found.filter(expression)).select(columns).to_batches(ROWS)
+        if expression is not None:
+            found = takeable_columns(found).filter(expression)
+        yield from found.select(columns).to_batches(ROWS)
 
     def table(self, unit: int, columns: list[str] | None) -> Any:
         """These columns (None: all) of a unit; it may have others too."""
@@ -128,7 +132,7 @@ class FromUnits(Tabular):
 
     def select(self, names: Iterable[str]) -> "FromUnits":
         inside = {outer: inner for inner, outer in self.names}
-        names = tuple(names)
+        names = tuple(dict.fromkeys(names))
         check_names(names, inside)
         return replace(self, names=tuple((inside[n], n) for n in names))
 
@@ -137,9 +141,11 @@ class FromUnits(Tabular):
         pairs = tuple((inner, name) for (inner, _), name in zip(self.names, outer, strict=True))
         return replace(self, names=pairs)
 
-    def where(self, expression: Any) -> "FromUnits":
+    def where(self, expression: Any, *, hidden: bool = True) -> "FromUnits":
         if any(inner != outer for inner, outer in self.names):
             raise BadPipe("filter() by expression comes before rename(): it uses the names that the files have")
+        schema = takeable_schema(self.stored.schema())
+        check_expression(expression, schema if hidden else pa.schema([schema.field(name) for name, _ in self.names]))
         if self.chosen is not None:
             return self.keep(tuple(outer for _, outer in self.names), lambda table: matching(table, expression))
         both = expression if self.expression is None else self.expression & expression
@@ -148,6 +154,10 @@ class FromUnits(Tabular):
 
     def template(self) -> Mapping[str, Column]:
         return self.table().template
+
+    def with_gaps(self, gaps: Mapping[str, bool]) -> "FromUnits":
+        more = {inner for inner, outer in self.names if outer in gaps}
+        return replace(self, stored=replace(self.stored, masked=self.stored.masked | more))
 
     def keep(self, names: tuple[str, ...], pick: Pick) -> "FromUnits":
         narrow = self.select(names)

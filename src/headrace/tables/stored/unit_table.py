@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from headrace.errors import BadPipe
 from headrace.memory.cache import UnitCache
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
-from headrace.tables.convert.arrow_types import is_text, is_view
-from headrace.tables.convert.from_arrow import from_arrow
+from headrace.tables.convert.arrow_types import is_text
+from headrace.tables.convert.from_arrow import from_arrow, takeable
 from headrace.tables.gather import GatherPlan, fetched, scratch
 from headrace.tables.ipc import ALIGN, bytes_of, stays_behind, store, stored
 from headrace.tables.packages import pa, pc
@@ -305,12 +305,8 @@ class UnitTable:
 
 def _empty(field: Any, masked: bool) -> Column:
     """A column without rows: plain if every row of this field will be, with a mask if some may be missing."""
-    kind = field.type
-    # Not pa.nulls(): pa.array() imports pandas, if it is installed, here once and not later in every forked worker.
-    if isinstance(kind, pa.BaseExtensionType):
-        empty = pa.ExtensionArray.from_storage(kind, pa.array([], kind.storage_type))
-    else:
-        empty = pa.array([], kind)
+    pa.array([])  # imports pandas, if it is installed: here once, and not later in every forked worker
+    empty = pa.nulls(0, field.type)
     column = from_arrow(empty, field)
     if isinstance(column, ArrowColumn):
         return replace(column, may_miss=masked)
@@ -334,7 +330,7 @@ def _take() -> tuple[Any, Any]:
 def _joined(parts: list[Any], field: Any) -> Any:
     """Pieces of one column as one array: lists of one size stay lists, though nothing may be missing in them."""
     kind = parts[0].type
-    if not is_view(kind) and not pa.types.is_dictionary(kind):
+    if kind == takeable(parts[0].slice(0, 0)).type and not pa.types.is_dictionary(kind):
         try:
             return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

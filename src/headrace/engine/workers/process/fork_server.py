@@ -16,7 +16,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.engine.wire.unshipping import search_path
@@ -43,6 +43,10 @@ GRACE = 0.3
 """Seconds for the server to end by itself after its consumer has closed the connection."""
 
 
+Join = Callable[[int, StartedWorker], None]
+"""Takes over a started worker, by its number."""
+
+
 class ServerHasThreads(RuntimeError):
     """The modules that a server has imported have started threads, so it can fork no more."""
 
@@ -66,8 +70,8 @@ class ForkServer:
         """Large packages that the idle workers have imported."""
         self._lock = threading.Lock()
 
-    def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> StartedWorker:
-        """A worker for the program `shipped`: one that waits, or a new one."""
+    def start(self, number: int, shipped: int, modules: list[str], handles: Handles, join: Join) -> None:
+        """Give `join` a worker for the program `shipped`: one that waits, or a new one."""
         if self._asked or self._idle:
             with self._lock:
                 self._read_answers()
@@ -77,12 +81,13 @@ class ForkServer:
             with self._lock:
                 self._request(modules)
                 self._read_answers()
-        started = self._idle.pop(0)
-        self.workers.add(started)
-        with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its end is noticed as any other
-            # Server and worker may be older than a change of folder or environment in the consumer: send these along.
-            send_start(started.sock, number, shipped, handles, (os.getcwd(), dict(os.environ)))
-        return started
+        with signals_held():  # an interrupt would leave a worker that nobody knows
+            started = self._idle.pop(0)
+            self.workers.add(started)
+            with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its end is noticed as any other
+                # Server and worker may be older than a change of folder or environment in the consumer: send these too.
+                send_start(started.sock, number, shipped, handles, (os.getcwd(), dict(os.environ)))
+            join(number, started)
 
     def warm(self, workers: int, modules: list[str]) -> None:
         """Ask for workers that wait for a program, without waiting for their start."""
@@ -93,26 +98,27 @@ class ForkServer:
 
     def _request(self, modules: list[str]) -> None:
         self.modules.update(modules)
-        ours, theirs = pair()
-        dump = memfd()
-        self._asked.append((ours, dump))
-        try:
-            self._send(("fork", modules, search_path()), [theirs.fileno(), dump])
-        finally:
-            theirs.close()
+        with signals_held():
+            ours, theirs = pair()
+            dump = memfd()
+            self._asked.append((ours, dump))
+            with contextlib.closing(theirs):
+                self._send(("fork", modules, search_path()), [theirs.fileno(), dump])
 
     def _read_answers(self) -> None:
         """Read the answers about all workers that were asked for."""
         refused = ""
         while self._asked:
-            answer, fds = self._answer()
-            ours, dump = self._asked.popleft()
-            if answer[0] == "forked":
-                self._idle.append(StartedWorker(answer[1], fds[0], ours, dump, self.status))
-            else:
-                ours.close()
-                os.close(dump)
-                refused = answer[1]
+            self._await_answer()  # (The server may have to import much first, and Ctrl-C must work meanwhile.)
+            with signals_held():
+                answer, fds = self._answer()
+                ours, dump = self._asked.popleft()
+                if answer[0] == "forked":
+                    self._idle.append(StartedWorker(answer[1], fds[0], ours, dump, self.status))
+                else:
+                    ours.close()
+                    os.close(dump)
+                    refused = answer[1]
         if refused:
             self._end_idle()
             raise ServerHasThreads(f"the worker server could not fork: {refused}")
@@ -127,6 +133,7 @@ class ForkServer:
             with self._lock:
                 self._read_answers()
                 self._send(("status", pid), [])
+                self._await_answer()
                 answer, _ = self._answer()
         except OSError:
             return None
@@ -138,12 +145,15 @@ class ForkServer:
                 raise ConnectionAbortedError("the worker server was stopped")
             socket.send_fds(self.sock, [marshal.dumps(question)], fds)
 
-    def _answer(self) -> tuple[Any, list[int]]:
+    def _await_answer(self) -> None:
         with self._close_on_error():
             if not awaited(self.sock, self.process.pid, SILENCE, 0.0, DEADLINE):
                 if is_stopped(self.process.pid):
                     raise ConnectionAbortedError("the worker server was stopped")
                 raise TimeoutError(f"the worker server has not answered for {DEADLINE:.0f} seconds")
+
+    def _answer(self) -> tuple[Any, list[int]]:
+        with self._close_on_error():
             data, got, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
             if not data:
                 raise ConnectionResetError("the worker server is gone")
@@ -200,16 +210,16 @@ class ForkServers:
         """Sets of modules that start threads when they are imported, even in a new server."""
         self._lock = threading.Lock()
 
-    def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> StartedWorker:
-        """A new worker."""
+    def start(self, number: int, shipped: int, modules: list[str], handles: Handles, join: Join) -> None:
+        """Give `join` a new worker."""
         try:
-            return self.running(modules).start(number, shipped, modules, handles)
+            return self.running(modules).start(number, shipped, modules, handles, join)
         except ServerHasThreads:
             if not self._retire(modules):
                 raise
         except ConnectionAbortedError:
             pass
-        return self.running(modules).start(number, shipped, modules, handles)
+        self.running(modules).start(number, shipped, modules, handles, join)
 
     def begin(self) -> None:
         """Start the server, if there is none: it gets ready while the consumer packs the program."""

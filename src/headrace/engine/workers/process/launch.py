@@ -2,14 +2,12 @@
 
 import logging
 import os
-from collections.abc import Callable
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.workers.process import start
-from headrace.engine.workers.process.fork_server import COMMON, ForkServers
+from headrace.engine.workers.process.fork_server import COMMON, ForkServers, Join
 from headrace.engine.workers.process.handles import Handles
-from headrace.engine.workers.process.start import StartedWorker
 from headrace.memory.arena import allocate
 
 log = logging.getLogger("headrace")
@@ -45,17 +43,14 @@ class WorkerLauncher:
         with open(self._shipped, "wb", closefd=False) as file:
             file.write(data)
 
-    def start(self, number: int, join: Callable[[int, StartedWorker], None], open_here: list[int]) -> None:
+    def start(self, number: int, join: Join, open_here: list[int]) -> None:
         """Start worker `number` and hand it to `join`; a forked one closes the descriptors `open_here`."""
         if self._servers is not None:
             try:
-                # (Outside of `signals_held`: the server may have to import much first, and Ctrl-C must work meanwhile.)
-                started = self._servers.start(number, self._shipped, self._modules, self._handles)
+                self._servers.start(number, self._shipped, self._modules, self._handles, join)
+                return
             except (RuntimeError, OSError) as refused:
                 log.info("worker %d starts as a new interpreter: %s", number, refused)
-            else:
-                join(number, started)
-                return
         with start.signals_held():
             if self._forks:
                 join(number, start.by_fork(number, self._program, self._extra, open_here, COMMON.forget))

@@ -1,6 +1,8 @@
 """The fork server's process: one thread, no user objects, only imported modules; forks workers when the consumer asks.
 
-It lives as long as its consumer: when that has ended, in whatever way, the server kills its workers and ends.
+It lives as long as its consumer: when that has ended, in whatever way, the server kills its workers and ends. It waits
+for the end of each worker itself, so that no zombie is left if the consumer is interrupted before it asks for the exit
+code.
 """
 
 import contextlib
@@ -11,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 
 from headrace.engine.workers.process import child, threads
 
@@ -18,13 +21,17 @@ from headrace.engine.workers.process import child, threads
 def main(consumer: int, sock: int) -> None:
     child.reset_signals()
     connection = socket.socket(fileno=sock)
-    children: set[int] = set()
-    poll = select.poll()
+    children = Children()
+    poll = children.poll
     poll.register(connection, select.POLLIN)
     poll.register(consumer, select.POLLIN)
     while True:
-        if consumer in {fd for fd, _ in poll.poll()}:
+        ready = {fd for fd, _ in poll.poll()}
+        if consumer in ready:
             break
+        children.reap(ready)
+        if connection.fileno() not in ready:
+            continue
         try:
             data, fds, _, _ = socket.recv_fds(connection, 1 << 18, 8)
             if not data:
@@ -33,17 +40,57 @@ def main(consumer: int, sock: int) -> None:
             if question[0] == "fork":
                 _fork(connection, consumer, fds, question[1:], children)
             else:
-                connection.send(marshal.dumps(("status", _reap(question[1], children))))
+                connection.send(marshal.dumps(("status", children.status(question[1]))))
         except (BrokenPipeError, ConnectionResetError):
             break  # the consumer was interrupted, and has closed the connection
-    for pid in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    children.kill()
     os._exit(0)
 
 
+class Children:
+    """The workers that the server has forked, and how those have ended that the consumer has not asked about."""
+
+    def __init__(self) -> None:
+        self.poll = select.poll()
+        self._running: dict[int, int] = {}
+        """Their pids, by pidfd."""
+        self._ended: dict[int, int | None] = {}
+        """Exit codes, by pid."""
+
+    def add(self, pid: int) -> int:
+        """A pidfd of a new worker. It belongs to this object."""
+        self._ended.pop(pid, None)  # that of an earlier process of the same number
+        pidfd = os.pidfd_open(pid)
+        self._running[pidfd] = pid
+        self.poll.register(pidfd, select.POLLIN)
+        return pidfd
+
+    def reap(self, ready: Iterable[int]) -> None:
+        """Keep the exit codes of the workers among these descriptors: they have ended."""
+        for pidfd in self._running.keys() & set(ready):
+            pid = self._running.pop(pidfd)
+            self._ended[pid] = child.exit_status(pid)
+            self.poll.unregister(pidfd)
+            os.close(pidfd)
+
+    def status(self, pid: int) -> int | None:
+        """The exit code of a worker that has ended; None if it is not known."""
+        self.reap([pidfd for pidfd, running in self._running.items() if running == pid])
+        return self._ended.pop(pid, None)
+
+    def kill(self) -> None:
+        for pid in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def forget(self) -> None:
+        """In a worker: its siblings are the server's."""
+        for pidfd in self._running:
+            os.close(pidfd)
+
+
 def _fork(
-    connection: socket.socket, consumer: int, fds: list[int], question: tuple[list[str], list[str]], children: set[int]
+    connection: socket.socket, consumer: int, fds: list[int], question: tuple[list[str], list[str]], children: Children
 ) -> None:
     sock, dump = fds
     modules, path = question
@@ -59,13 +106,11 @@ def _fork(
 
         def run() -> None:
             connection.close()
+            children.forget()
             child.open_and_serve(socket.socket(fileno=sock), consumer, dump, surround=_surround)
 
         pid = child.fork(run)
-        children.add(pid)
-        pidfd = os.pidfd_open(pid)
-        socket.send_fds(connection, [marshal.dumps(("forked", pid))], [pidfd])
-        os.close(pidfd)
+        socket.send_fds(connection, [marshal.dumps(("forked", pid))], [children.add(pid)])
     for fd in fds:
         os.close(fd)
 
@@ -76,10 +121,3 @@ def _surround(folder: str, environment: dict[str, str]) -> None:
     for name in os.environ.keys() - environment.keys() - {*threads.LIMITS}:
         del os.environ[name]
     os.environ.update(environment)
-
-
-def _reap(pid: int, children: set[int]) -> int | None:
-    if pid not in children:
-        return None
-    children.discard(pid)
-    return child.exit_status(pid)

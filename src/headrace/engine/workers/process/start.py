@@ -84,16 +84,24 @@ def signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_BLOCK, child.HELD)
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if replaces:
-            _give_back_handlers()
-        for sent in came:
-            signal.raise_signal(sent)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)  # (a handler that is back may raise while others are not)
+        try:
+            if replaces:
+                _give_back_handlers()
+        finally:
+            for sent in came:
+                signal.raise_signal(sent)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _give_back_handlers() -> None:
-    while _handlers:
-        signal.signal(*_handlers.popitem())
+    try:
+        for number, handler in [*_handlers.items()]:
+            signal.signal(number, handler)
+            del _handlers[number]
+    finally:
+        if _handlers:  # another thread took a signal, and a handler that was back has raised
+            _give_back_handlers()
 
 
 def by_fork(

@@ -287,10 +287,11 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
         self._recovered(worker, why, lost, noticed)
 
     def _remove(self, worker: WorkerProcess) -> int | None:
+        # (First: a worker whose end is not asked for, because an interrupt came before, would be a zombie.)
+        status = self.exits[worker.pid] = worker.started.status()
         for fd in (worker.fd, worker.started.pidfd):
             if self._by_fd.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
-        status = self.exits[worker.pid] = worker.started.status()
         worker.started.close()
         return status
 

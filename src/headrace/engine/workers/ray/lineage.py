@@ -31,7 +31,7 @@ class StoredSamples:
     recipe: Recipe
 
 
-def recipe(ticket: Ticket, payload: Any, count: int) -> Recipe:
+def recipe(ticket: Ticket, payload: Any, count: int | None) -> Recipe:
     """The recipe of the `count` samples that `ticket` made when it was sent with `payload`."""
     inputs: tuple[Recipe, ...] = ()
     if ticket.blocks:
