@@ -322,6 +322,18 @@ class SwitchesOn(Base):
         return self.first or 0
 
 
+class KeepsTheFirst(Base):
+    """Each worker sets it in its first batch, and differently."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+
+    def value(self, index: int) -> int:
+        if self.first is None:
+            self.first = index
+        return self.first
+
+
 class CountsBatches:
     __slots__ = ("n",)
 
@@ -336,6 +348,7 @@ class CountsBatches:
 COUNTING: list[type] = [
     SlotCount, ClassCount, LateClassCount, GlobalCount, ModuleCount, FunctionCount,
     ClosureCount, ManySteps, ManyChangingSteps, LateStep, TensorCount, ArrayCount, Switches, SwitchesOn,
+    KeepsTheFirst,
 ]  # fmt: skip
 
 

@@ -11,8 +11,8 @@ one (`stealing` decides that in the consumer). A batch comes to a worker either 
 
 What counts as a side effect: draws from the global generators of `random`, numpy and torch; questions for the worker's
 number or seed; and changes in anything that the code of the dataset and of `collate_fn` could change (`scan`). (An
-attribute that was not there or None may be set, as when a file is opened late, a few times, and a stolen batch may not
-set it to plain data, which could be that of the first batch.) What is inside of lists, dicts and objects of other
+attribute that was not there or None may be set, as when a file is opened late, a few times, but not to plain data: that
+could come from the sample.) What is inside of lists, dicts and objects of other
 packages is not seen.
 """
 
@@ -97,14 +97,14 @@ class SideEffectCheck:
         try:
             made = batch(first, index)
         except BaseException:
-            if self._changed(pinned) and self._undone(pinned):
+            if self._changed() and self._undone(pinned):
                 return StealRefused()
             raise
-        if not self._changed(pinned):
+        if not self._changed():
             return made
         return StealRefused() if self._undone(pinned) else WithSideEffects(made)
 
-    def _changed(self, pinned: bool) -> bool:
+    def _changed(self) -> bool:
         """Whether the batch had side effects."""
         if self.asked or not self._safe:
             return True
@@ -122,12 +122,12 @@ class SideEffectCheck:
             if found is None:
                 return True
             new += found
-        return bool(new) and not self._may_come(new, pinned)
+        return bool(new) and not self._may_come(new)
 
-    def _may_come(self, new: list[Any], pinned: bool) -> bool:
+    def _may_come(self, new: list[Any]) -> bool:
         """Whether these values of variables that were not set before are no side effect: files are opened late."""
         self._growths += 1
-        if self._growths > GROWTHS or (not pinned and any(map(is_plain, new))):
+        if self._growths > GROWTHS or any(map(is_plain, new)):
             return False
         scan = self._scan()  # the next batch can change what came
         if scan.safe:
