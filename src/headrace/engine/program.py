@@ -194,8 +194,8 @@ def cut(
         raise BadOption("a listed source is this rank's own list, which is not divided among ranks: leave world= out")
     if elsewhere and not listed and any(node.op.listed for node in head.nodes()):
         raise BadPipe(
-            f"a listed source stays in the training process, and {chain[0].op.name()}() joins it with others in a worker: "
-            "let it be the one source of its pipe, or leave workers= out"
+            f"a listed source stays in the training process, and {chain[0].op.name()}() joins it with others in a "
+            "worker: let it be the one source of its pipe, or leave workers= out"
         )
     if not indexed and (strands or 1) > 1:
         _check_divided(head)
