@@ -14,7 +14,8 @@
     ├── SnapshotRefused    a snapshot does not fit this pipe, or is not a snapshot  (also ValueError)
     └── RanksDisagree      ranks of one job were given different things  (also RuntimeError)
 
-An error of the user's own code keeps its own type: it is never wrapped in one of these.
+An error of the user's own code keeps its own type: it is never wrapped in one of these. (`sys.exit()` in a worker is a
+plain RuntimeError: it would end the training program in silence.)
 """
 
 import errno

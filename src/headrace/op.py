@@ -32,6 +32,8 @@ from headrace.context import Spot as Spot
 from headrace.context import place as place
 from headrace.context import rng as rng
 from headrace.context import timed as timed
+from headrace.inputs import InputCursor as InputCursor
+from headrace.inputs import indexed_input as indexed_input
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-Got = TypeVar("Got", covariant=True)
 
 
 class Indexed:
@@ -107,45 +108,6 @@ Many = Callable[[Sequence[int]], list[Any]]
 Take = Callable[[Positions, tuple[str, ...] | None], Any]
 
 
-class InputCursor(Iterator[Got]):
-    """An opened input of an op: an iterator over its samples, and what else an op may ask of it."""
-
-    __slots__ = ()
-
-    def again(self, turn: int) -> None:
-        """Start from the beginning, with the random choices of turn number `turn`."""
-        raise NotImplementedError
-
-    def indexed(self) -> Indexed | None:
-        """Random access to the same samples, or None."""
-        return None
-
-    def gathered(self) -> Indexed | None:
-        """Random access to lists, for an op that `gathers`; or None."""
-        return None
-
-    def repeatable(self) -> bool:
-        """Whether it can be read again from its start. (Samples that workers send to the consumer come only once.)"""
-        return False
-
-    def reopened(self, *, epoch: int | None = None, turn: int = 0) -> "InputCursor[Got] | None":
-        """The same input from its start, or in another epoch; None if it cannot be read again."""
-        return None
-
-    def shared(self) -> dict[str, Any]:
-        """A dict that all readers of this input in one opened graph share."""
-        return {}
-
-    def origin(self) -> tuple[Any, ...]:
-        """What its samples depend on besides the epoch: inputs with the same origin give the same samples."""
-        return ()
-
-
-def indexed_input(samples: Iterator[Any]) -> Indexed | None:
-    """Random access to an input, or None."""
-    return samples.indexed() if isinstance(samples, InputCursor) else None
-
-
 def is_count(op: "Op[Any, Any]", note: object) -> bool:
     """`accepts` of an op whose notes are counts, or None."""
     return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
@@ -198,6 +160,10 @@ class Op(Generic[In, Out]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         """How many samples come out, given how many the inputs have; None when that cannot be known."""
         return None
+
+    def streamed_length(self, inputs: tuple[int | None, ...]) -> int | None:
+        """The same where the output has no random access: an op may notice the end of a stream at a later sample."""
+        return self.length(inputs)
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         """Whether the output is rows of a table that can be taken many at once, given whether the inputs are."""

@@ -33,7 +33,7 @@ ROWS: list[list[str]] = [
     ["headrace.engine", "headrace.device", "headrace.ranks headrace.launch"],
     ["headrace.pipe"],  # the graph, its verbs by domain, and the graph opened
     ["headrace.ops headrace.sources headrace.tables"],
-    ["headrace.op"],
+    ["headrace.op headrace.inputs"],
     ["headrace.context"],
     ["headrace.plan", "headrace.observe", "headrace.memory"],
     ["headrace.brief", "headrace.errors", "headrace.nested", "headrace.tracebacks"],

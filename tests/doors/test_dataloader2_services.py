@@ -175,6 +175,36 @@ def test_a_users_pipe_behind_a_shard_point_runs_in_workers_the_same_for_any_numb
     assert [len(batch) for batch in runs[0][0]] == [4] * 10
 
 
+class Numbered(IterDataPipe[Any]):
+    """Each sample with its number here."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        return enumerate(self.source)
+
+
+class OneByOne(IterDataPipe[Any]):
+    """Samples that come one after the other."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(self.size)
+
+
+@pytest.mark.parametrize("ahead", [None, 0, 3])
+def test_in_process_a_users_pipe_is_one_as_without_a_loader(ahead: int | None) -> None:
+    service = None if ahead is None else InProcessReadingService(ahead)
+    made: list[Any] = [IterableWrapper(range(20)), IterableWrapper(iter(range(20))), OneByOne(20)]
+    for source in made:
+        assert read(Numbered(source.sharding_filter()), service) == [[(x, x) for x in range(20)]]
+    pipe = Numbered(IterableWrapper(range(20)).sharding_filter())
+    assert list(pipe) == [(x, x) for x in range(20)]
+
+
 class Groups(IterDataPipe[Any]):
     """Collects three samples in a list that it was made with, and delivers them together."""
 

@@ -53,13 +53,17 @@ def test_plain_numbers_become_arrays_and_text_stays() -> None:
     assert (texts, raw) == (["a", "b"], [b"x", b"y"])
 
 
-def test_containers_keep_their_form_and_none_stays_none() -> None:
-    assert one_batch([None, None]) == [None, None]
-    batch = one_batch([{"a": [1, None], "p": Point(1, "n")}, {"a": [2, None], "p": Point(3, "m")}])
+def test_containers_keep_their_form() -> None:
+    batch = one_batch([{"a": [1, "x"], "p": Point(1, "n")}, {"a": [2, "y"], "p": Point(3, "m")}])
     assert batch["a"][0].tolist() == [1, 2]
-    assert batch["a"][1] == [None, None]
+    assert batch["a"][1] == ["x", "y"]
     assert type(batch["p"]) is Point
     assert batch["p"].x.tolist() == [1, 3]
+
+
+def test_a_dataset_that_returns_nothing_is_an_error() -> None:
+    with pytest.raises(TypeError, match="sample 0 of the batch is None"):
+        one_batch([None, None])
 
 
 def test_tensors_are_stacked_and_keep_their_shape() -> None:

@@ -133,7 +133,7 @@ def test_a_death_while_a_result_is_pickled_is_not_blamed_on_another_sample(metho
     [
         (deadly.init_raises, KeyError, "a bad worker_init"),
         (deadly.init_exits, WorkerDied, r"end while they start \(exited with code 4\)"),
-        (deadly.init_calls_sys_exit, SystemExit, "4"),
+        (deadly.init_calls_sys_exit, RuntimeError, r"sys\.exit\(4\) in a worker does not end the program"),
     ],
 )
 def test_a_crash_of_worker_init_is_the_error(method: str, init: Any, kind: Any, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What user code raises arrives as itself from every kind of worker: also what is no `Exception`.
+"""What user code raises arrives as itself from every kind of worker: also what is no `Exception`, except `sys.exit()`.
 
 It is the answer of one batch, or of one sample where nothing is batched: those before it come first, those behind it
 afterwards. Without workers it goes up at once, as an interrupt does, and a snapshot stands before it.
@@ -38,6 +38,13 @@ LARGE = (
         ],
     ),
 )
+
+
+EXITED = "sys.exit(5) in a worker does not end the program: raise an ordinary error there, or exit in the training loop"
+
+
+def closed() -> Any:
+    raise GeneratorExit("shut")
 
 
 def cancelled() -> Any:
@@ -106,9 +113,15 @@ class EachOf:
 RAISED: dict[str, tuple[Callable[[], Any], BaseException]] = {
     "sys.exit": (deadly.calls_sys_exit, SystemExit(5)),
     "interrupt": (deadly.interrupts_itself, KeyboardInterrupt()),
+    "closed": (closed, GeneratorExit("shut")),
     "own": (deadly.gives_up, deadly.GivenUp("enough")),
     "cancelled": (cancelled, asyncio.CancelledError("stopped")),
 }
+
+
+def of_worker(error: BaseException) -> BaseException:
+    """What the training loop gets when a worker raises this."""
+    return error if not isinstance(error, SystemExit) else RuntimeError(EXITED)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +149,8 @@ def test_what_user_code_raises_arrives_as_itself_and_costs_nothing_else(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     with loading(kind, request) as load:
-        for number, (raised, (how, want)) in enumerate(RAISED.items()):
+        for number, (raised, (how, error)) in enumerate(RAISED.items()):
+            want = of_worker(error)
             for place, (shape, (pipe, before, behind)) in enumerate(shapes(how).items()):
                 if depth(kind != "threads" and (place + number) % 4 != 0, False):
                     continue

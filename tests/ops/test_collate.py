@@ -1,8 +1,12 @@
 """collate(): no value changes. The judge is torch's `default_collate`, and where torch rounds or fails, exactness."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
 from fractions import Fraction
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
+from headrace.loader import Loader
 from headrace.ops.shape.collate import collate
 from headrace.pipe.graph import Pipe
 from tests.depth import depth
@@ -196,10 +201,6 @@ def test_numbers_of_several_kinds_meet_in_a_type_that_holds_them_all(samples: li
         ([np.full(2, -1), np.full(2, BIG, "u8")], "sample 0"),
         ([np.zeros(2), np.full(2, 2**53 + 1)], "sample 1"),
         ([torch.zeros(2), torch.full((2,), 2**24 + 1)], "sample 1"),
-        ([1, "text"], "sample 1"),
-        ([1, None], "sample 1"),
-        ([np.float32(1), "text"], "sample 1"),
-        ([np.zeros(2), [0, 0]], "sample 1"),
     ],
 )
 def test_what_no_type_holds_is_an_error_that_names_the_sample_and_the_field(samples: list[Any], named: str) -> None:
@@ -215,8 +216,84 @@ def test_dicts_with_other_keys_are_refused_whichever_comes_first(pad: int | None
             collate(samples, pad=pad)
     with pytest.raises(KeyError, match="sample 1 of the batch has no key 'a', but 'b'"):
         collate([{"a": 1}, {"b": 1}], pad=pad)
-    with pytest.raises(ValueError, match="field \\['x'\\]: sample 0 of the batch is a dict, sample 1 a list"):
-        collate([{"x": few}, {"x": [1]}], pad=pad)
+
+
+class Shape:
+    """Something that collate cannot stack."""
+
+
+class Circle(Shape):
+    pass
+
+
+class Square(Shape):
+    pass
+
+
+@dataclass
+class Point:
+    x: Any
+
+
+FORMS_OF: dict[str, Any] = {
+    "none": [None],
+    "text": ["ab", np.str_("cd")],
+    "bytes": [b"ab", np.bytes_(b"cd")],
+    "number": [1, 1.5, True, np.float32(1), np.int64(3)],
+    "time": [np.datetime64("2020-01-01")],
+    "array": [np.zeros(2)],
+    "array of objects": [np.array([{}, {}])],
+    "tensor": [torch.zeros(2)],
+    "dict": [{0: 1, 1: 2}, OrderedDict({0: 1, 1: 2})],
+    "row": [[1, 2], (1, 2), Pair(1, 2)],
+    "dataclass": [Point(1)],
+    "shape": [Shape(), Circle(), Square()],
+    "date": [date(2020, 1, 1), datetime(2020, 1, 1)],
+    "set": [{1, 2}],
+}
+LIKE_ROWS = {"array", "array of objects", "tensor", "row"}
+"""They have fields by their number."""
+
+
+@pytest.mark.parametrize("pad", [None, 0])
+@pytest.mark.parametrize("field", [False, True])
+@pytest.mark.parametrize("first", FORMS_OF)
+def test_samples_of_two_forms_and_none_are_an_error_that_names_field_and_sample(
+    first: str, field: bool, pad: int | str | None
+) -> None:
+    """Never a list of both, in silence."""
+    for other, of_other in FORMS_OF.items():
+        if first == other != "none" or {first, other} == {"array", "array of objects"}:
+            continue
+        if {first, other} <= LIKE_ROWS and (first == "row" or pad == 0):
+            continue
+        for one, two in product(FORMS_OF[first], of_other):
+            samples: list[Any] = [one, one, two] if first != "none" else [one, two]
+            bad = 2 if first != "none" else 0
+            where = r" field \['x'\]" if field else ""
+            with pytest.raises(
+                TypeError, match=f"^cannot collate{where}: .*sample {bad} .*leave some out with"
+            ) as error:
+                collate([{"x": sample} for sample in samples] if field else samples, pad=pad)
+            assert "is None" in str(error.value) or f"type {type(two).__name__};" in str(error.value)
+
+
+@pytest.mark.parametrize("first", [form for form in FORMS_OF if form != "none"])
+def test_samples_of_one_form_are_not_refused(first: str) -> None:
+    for one, two in product(FORMS_OF[first], repeat=2):
+        collate([one, two])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_map_without_return_is_an_error_that_names_the_op(workers: int) -> None:
+    loader = Loader(Pipe.of(range(4)).map(print_it).batch(2).collate(), workers=workers)
+    with loader, pytest.raises(TypeError, match=r"sample 0 of the batch is None \(does the function of a map") as error:
+        list(loader)
+    assert "in collate(), at position 0" in error.value.__notes__[0]
+
+
+def print_it(x: int) -> None:
+    pass
 
 
 def test_masks_stay() -> None:

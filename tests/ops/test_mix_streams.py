@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
+from headrace.errors import BadOption, NoLength
 from headrace.plan.mixture import BLOCK
 from tests.depth import depth
 
@@ -86,6 +87,50 @@ def test_streams_and_lists_are_one_order_as_long_as_no_source_has_ended(case: An
     plenty = [length + MOST for length in lengths]
     for ends in ("drop", "first", "forever"):
         assert mixed(plenty, stages, ends, set())[:MOST] == mixed(plenty, stages, ends, {0, 1, 2})[:MOST]
+
+
+class SizedStream(Stream):
+    def __len__(self) -> int:
+        return self.length
+
+
+def counted(make: Any) -> Any:
+    """A length, or the error that there is instead."""
+    try:
+        return make()
+    except (NoLength, BadOption) as error:
+        return type(error)
+
+
+@settings(max_examples=depth(150, 2000), deadline=None)
+@given(
+    st.lists(st.sampled_from([0, 1, 3, 20]), min_size=2, max_size=3),
+    st.lists(st.sampled_from([(1, 1, 1), (3, 1, 2), (1, 5, 0), (0, 1, 1)]), min_size=1, max_size=2),
+    st.sampled_from(["first", "all", "drop"]),
+    st.sets(st.integers(0, 2)),
+    st.integers(0, 3),
+)
+def test_len_is_how_many_samples_come_or_is_refused(
+    lengths: list[int], weights: list[Weights], ends: Any, streams: set[int], epoch: int
+) -> None:
+    """Where a stream has ended shows only when its next sample is asked for, and when that is depends on the epoch."""
+    pipes: list[Any] = [
+        Pipe.of(SizedStream(name, length) if name in streams else list(Stream(name, length)))
+        for name, length in enumerate(lengths)
+    ]
+    first, last = weights[0][: len(lengths)], weights[-1][: len(lengths)]
+    pipe = pipes[0].mix(*pipes[1:], weights=first, stages={7: last}, ends=ends)
+
+    def count() -> int:
+        loader = Loader(pipe, seed=3)
+        loader.set_epoch(epoch)
+        return len(list(islice(loader, MOST)))  # (where a stream has weight 0 at last, "all" has no end)
+
+    told, come = counted(lambda: len(pipe)), counted(count)
+    in_lists = streams.isdisjoint(range(len(lengths)))
+    assert told == come if in_lists or told is not NoLength else isinstance(come, int)
+    if ends == "drop" and all(last):
+        assert told == sum(lengths)
 
 
 @pytest.mark.parametrize("streams", [set(), {0, 1}], ids=["lists", "streams"])

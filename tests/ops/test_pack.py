@@ -65,6 +65,23 @@ def test_tails_as_they_are_worked_out_by_hand() -> None:
     assert sum(row["left_out"][1] for row in Loader(dropped)) == 2
 
 
+@pytest.mark.parametrize("drop_tail", [False, True])
+@pytest.mark.parametrize("made", ["unknown", "known", "stored"])
+def test_what_rows_share_is_in_a_row_and_never_counted_as_lost(made: str, drop_tail: bool, tmp_path: Path) -> None:
+    for number, sizes in enumerate([[1], [3, 2], [4, 4, 1], [4, 4, 2]]):
+        of = [[100 * n + i + 1 for i in range(size)] for n, size in enumerate(sizes)]
+        pipe = {
+            "unknown": lambda of=of: Pipe.of(of),
+            "known": lambda of=of: known(of),
+            "stored": lambda of=of, number=number: Pipe.tokens(write_tokens(tmp_path / str(number), of)),
+        }[made]()
+        packed = list(Loader(pipe.pack(4, overlap=1, drop_tail=drop_tail)))
+        seen = {token for row in packed for token in row["tokens"].tolist() if token}
+        lost = sum(row["left_out"][1] for row in packed) if drop_tail else 0
+        if packed or not drop_tail:  # (only rows can say what was lost)
+            assert len(seen) + lost == sum(sizes), sizes
+
+
 @pytest.mark.parametrize("made", ["unknown", "known", "shuffled", "stream"])
 @pytest.mark.parametrize("count", [320, 333])
 def test_concat_and_split_loses_at_most_the_last_row(made: str, count: int) -> None:

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption
-from headrace.plan.packing import Long, Piece, TokenBlocks, best_fit
+from headrace.plan.packing import Long, Packing, Piece, TokenBlocks, best_fit
 
 DOCUMENTS = [[1, 2, 3], [4, 5], [6, 7, 8, 9], [10]]
 WITH_END = [[*document, 0] for document in DOCUMENTS]
@@ -105,6 +105,19 @@ def test_every_token_is_in_one_row_or_counted(sizes: list[int], size: int, long:
     assert sorted(seen) == [(d, t) for d, n in enumerate(expected) for t in range(n)]
     assert packed.dropped == sum(n > size for n in sizes) * (long == "drop")
     assert packed.truncated == sum(max(0, n - size) for n in sizes) * (long == "truncate")
+
+
+@given(lengths, st.integers(1, 12), st.integers(0, 12), st.booleans(), st.booleans())
+@example([1], 4, 1, False, True)  # alone in its window, and no longer than what rows share
+def test_every_token_of_a_window_that_is_cut_is_in_a_row_or_counted(
+    sizes: list[int], size: int, overlap: int, drop_tail: bool, last: bool
+) -> None:
+    made = Packing(size, overlap=min(overlap, size), drop_tail=drop_tail).window_rows(sizes, 0, last)
+    seen = {(piece.document, piece.offset + t) for row in made.rows for piece in row for t in range(piece.tokens)}
+    assert len(seen) + made.truncated == sum(sizes)
+    assert made.dropped == 0
+    assert not made.truncated or (drop_tail and last)
+    assert all(made.rows)
 
 
 def test_a_window_of_usual_lengths_is_nearly_full() -> None:

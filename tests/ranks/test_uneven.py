@@ -95,6 +95,22 @@ def test_every_sample_comes_once_or_is_counted(
         assert left_out(records.text) < ranks, "what is left is dealt anew as long as it is enough for a step"
 
 
+@pytest.mark.parametrize("ends", ["short", "pad", "repeat"])
+@pytest.mark.parametrize("op", ["filter", "flatmap"])
+def test_what_only_fills_a_batch_is_not_counted_as_left_out(
+    op: str, ends: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in (17, 19, 21, 33):
+        pipe = Pipe.of(Numbers(n)).filter(is_there) if op == "filter" else Pipe.of(Numbers(n)).flatmap(one)
+        with Records() as records:
+            got = read(pipe.batch(4), 4, monkeypatch, ends)
+        assert len({x for rank in got for batch in rank for x in batch}) + left_out(records.text) == n
+
+
+def is_there(x: int) -> bool:
+    return True
+
+
 REGROUPED: dict[str, Any] = {
     "unbatched": lambda p: p.filter(keep).batch(3).unbatch(),
     "batched twice": lambda p: p.flatmap(one).batch(1).batch(1),

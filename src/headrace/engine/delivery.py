@@ -15,6 +15,7 @@ from headrace.engine.feeds.block import AssembledReply
 from headrace.engine.feeds.place import Feed
 from headrace.engine.places import DeliveredAhead, RunPlace
 from headrace.engine.wire import codec
+from headrace.engine.wire.failures import ordinary
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.memory.arena import Arena
 
@@ -84,13 +85,7 @@ class AnyOrder:
 
 def raisable(error: BaseException) -> BaseException:
     """The error of a ticket as it can be raised: a StopIteration would end the epoch in silence, with data missing."""
-    if not isinstance(error, StopIteration):
-        return error
-    ended = RuntimeError("code of the pipe raised StopIteration")
-    for note in getattr(error, "__notes__", ()):
-        ended.add_note(note)
-    ended.__cause__ = error
-    return ended
+    return error if not isinstance(error, StopIteration) else ordinary("code of the pipe raised StopIteration", error)
 
 
 def open_many(reply: Reply | AssembledReply, arena: Arena) -> list[Any]:

@@ -302,7 +302,9 @@ class Pipe(
 
     def length(self) -> int | None:
         """How many samples there are, or None when that cannot be known in advance."""
-        return self.op.length(tuple(i.length() for i in self.inputs))
+        op, known = self.op, tuple(i.length() for i in self.inputs)
+        differs = type(op).streamed_length is not Op.streamed_length
+        return op.streamed_length(known) if differs and self.indexed(0, 0) is None else op.length(known)
 
     def nodes(self) -> "list[Pipe[Any]]":
         """Every node of the graph once, sources first."""

@@ -69,6 +69,11 @@ class TokenBlocks:
         """The tokens behind the last whole row."""
         return self._pieces(self.count * self.size, self.tokens)
 
+    @property
+    def unseen(self) -> int:
+        """How many tokens no whole row shows: only where there are some does the rest make a row."""
+        return self.tokens - self.count * self.size - (self.overlap if self.count else 0)
+
     def row(self, number: int) -> Row:
         if not 0 <= number < self.count:
             raise IndexError(f"row {number} is outside {self.count} rows")
@@ -195,8 +200,7 @@ class Packing:
             return replace(made, rows=tuple(made.rows[i] for i in permutation(len(made), key)))
         blocks = TokenBlocks(np.cumsum(lengths, dtype=np.int64).tolist(), self.size, self.overlap)
         rows = [blocks.row(number) for number in range(blocks.count)]
-        left = sum(piece.tokens for piece in blocks.rest)
         dropped = self.drop_tail and last
-        if left > self.overlap and not dropped:
+        if blocks.unseen and not dropped:
             rows.append(blocks.rest)
-        return Packed(tuple(rows), truncated=left if dropped else 0)
+        return Packed(tuple(rows), truncated=blocks.unseen if dropped else 0)

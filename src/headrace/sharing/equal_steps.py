@@ -132,7 +132,7 @@ class EqualSteps(Iterator[Any]):
                     raise  # out of the middle of the loop: a signal handler's, and it is not for later
                 self._dry, self._error = True, error
             else:
-                self._held.append((sample, self._run.mask() if votes.masks else None))
+                self._held.append((sample, self._mask()))
                 handful.ready += 1
                 if votes.each_step:
                     handful.after.append(self._run.place())
@@ -161,8 +161,8 @@ class EqualSteps(Iterator[Any]):
                 f"none on rank {', '.join(map(str, wanting))}, and some on others; use fewer ranks, or put these ops "
                 "before the place where ranks part"
             )
-        size = self._votes.size or _one
-        self.surplus = sum(size(sample) for sample, _ in self._held) + sum(size(sample) for sample in self._run)
+        self.surplus = sum(self._real(*held) for held in self._held)
+        self.surplus += sum(self._real(sample, self._mask()) for sample in self._run)
         if self.surplus:
             log.warning(
                 "%d %s of this rank are left out, because another rank has no more; "
@@ -170,6 +170,11 @@ class EqualSteps(Iterator[Any]):
                 self.surplus, self._votes.unit,
             )  # fmt: skip
 
+    def _mask(self) -> Mask:
+        """Which samples of the batch that the run gave last are real."""
+        return self._run.mask() if self._votes.masks else None
 
-def _one(sample: object) -> int:
-    return 1
+    def _real(self, sample: Any, mask: Mask) -> int:
+        """How many samples are left out with this one, which may be a batch that others fill up."""
+        size = self._votes.size
+        return 1 if size is None else size(sample) if mask is None else sum(mask)

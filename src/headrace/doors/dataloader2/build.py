@@ -3,7 +3,8 @@
     exact         a shard point says where work is divided: among ranks and workers, by the engine's arithmetic
     strands       an object of the user's behind a shard point sees a stream, so it runs in workers as a fixed number of
                   copies of the graph, each with its share of what the shard point lets through; their samples come in
-                  turn. A stream before the shard point is read once in each worker (`shared_streams`)
+                  turn. A stream before the shard point is read once in each worker (`shared_streams`). In process it is
+                  one copy, as it is without a loader
     per-worker    as many copies of the whole graph as there are workers
 
 Under ranks, a graph without a shard point is run whole by every rank, and ranks meet at `fullsync`: see

@@ -51,8 +51,9 @@ class ReadSettings:
     prefetch: int = 2
     window: int | None = None
     sharding: Literal["exact", "per-worker"] = "exact"
-    strands: int = STRANDS
-    """How many copies of the user's objects run behind a shard point, each on its share."""
+    strands: int = 1
+    """How many copies of the user's objects run behind a shard point, each on its share. One in process; workers need
+    as many as there are, and the stream depends on the number."""
     init: WorkerInitFn | None = None
     reset: WorkerResetFn | None = None
     world: World | None = None

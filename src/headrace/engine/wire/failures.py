@@ -4,6 +4,9 @@ An exception is taken apart into its class, its arguments and its fields, and pu
 what a constructor takes is often not what `args` says. Fields are the instance's own attributes and slots, and those
 that built-in exceptions keep inside (the file name of an OSError, the name of an ImportError, ...). What cannot travel
 of it is left out; a class that cannot travel is told as its nearest base that can.
+
+One error does not arrive as it is: `sys.exit()` in a worker would end the program of the consumer, in silence and often
+with exit code 0. There it is an ordinary error, which the SystemExit has caused.
 """
 
 import contextlib
@@ -43,6 +46,26 @@ def remote(packed: bytes, led: str, made: tuple[Call, ...]) -> BaseException:
     put_back(error, made)
     if led:
         error.__cause__ = RemoteTraceback(led)
+    return without_exit(error)
+
+
+def without_exit(error: BaseException) -> BaseException:
+    """An error of a worker, as it may be raised in the consumer."""
+    if not isinstance(error, SystemExit):
+        return error
+    called = f"sys.exit({'' if error.code is None else repr(error.code)})"
+    return ordinary(
+        f"{called} in a worker does not end the program: raise an ordinary error there, or exit in the training loop",
+        error,
+    )
+
+
+def ordinary(told: str, cause: BaseException) -> RuntimeError:
+    """An error that is raised instead of another one; it takes over the notes."""
+    error = RuntimeError(told)
+    for note in cause.__dict__.pop("__notes__", ()):
+        error.add_note(note)
+    error.__cause__ = cause
     return error
 
 

@@ -4,8 +4,8 @@
                                           --pack-->  the result, as it travels: in the message, or in a slot
                                           --fail-->  the error, with a note that says op, position and worker
 
-Whatever user code raises is the answer of its ticket: `sys.exit()`, an interrupt that it raises itself and exceptions
-that are no `Exception` too, as they would be without workers.
+Whatever user code raises is the answer of its ticket: `sys.exit()` (which the consumer gets as an ordinary error), an
+interrupt that it raises itself and exceptions that are no `Exception` too.
 
 When user code forks (`os.fork`) and returns in both processes, the worker's answer counts: the copy has no access to
 the memory of results (`context.place`), and ends here.

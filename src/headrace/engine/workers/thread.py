@@ -13,6 +13,7 @@ import traceback
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
+from headrace.engine.wire.failures import without_exit
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import answer
 from headrace.engine.workers.protocol import Busy, Workers
@@ -64,7 +65,7 @@ class ThreadWorkers(Workers):
             except BaseException as error:
                 task.note(error)
                 reply = Reply(ticket)
-                reply.error = error
+                reply.error = without_exit(error)
             task.end_copy(reply.error)
             self._now.pop(number, None)
             reply.worker = number

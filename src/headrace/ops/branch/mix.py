@@ -71,6 +71,20 @@ class Mix(Op[T, T]):
         made = self.mixture(known, 0, self.journal[-1].epoch if self.journal else 0)
         return 0 if made is None else made.length if made.length < NEVER else None
 
+    def streamed_length(self, inputs: tuple[int | None, ...]) -> int | None:
+        """Of streams: when the mixture draws from one that has ended depends on the order of the epoch. So only where
+        every sample comes is it known how many."""
+        if self.ends != "drop" or self.by_tokens:
+            return None
+        stages = stages_in(self.journal[-1].epoch if self.journal else 0, self.stages, self.journal)
+        last = stages[-1].weights
+        total = 0
+        for source, length in enumerate(inputs):
+            if length is None or (not last[source] and any(stage.weights[source] for stage in stages)):
+                return None
+            total += length if last[source] else 0
+        return total
+
     def caution(self, lengths: Callable[[], tuple[int | None, ...]]) -> str:
         known = [length or 0 for length in lengths()] if self.ends == "drop" and not self.by_tokens else []
         if not known or not all(known):  # when a stream will end is not known yet

@@ -1,9 +1,11 @@
 """Collate: a list of samples as one sample of arrays.
 
 Numbers and numpy arrays become numpy arrays, torch tensors become torch tensors; dicts, tuples, named tuples,
-dataclasses and lists keep their form around them; strings, bytes and anything else stay a list. No number is rounded
-(`ops.shape.exact`). Large arrays are written straight into the memory that travels to the consumer (`place.empty`), so
-that a batch is copied once; where the engine has put the samples there one by one (`place.rows`), they stay.
+dataclasses and lists keep their form around them; strings, bytes and other objects stay a list. A field has one form in
+all samples, and None is none (`ops.shape.alike`). No number is rounded (`ops.shape.exact`).
+
+Large arrays are written straight into the memory that travels to the consumer (`place.empty`), so that a batch is
+copied once; where the engine has put the samples there one by one (`place.rows`), they stay.
 
 Arrays of unlike shapes are an error, unless it was said what becomes of them: `ops.shape.ragged`.
 """
@@ -15,7 +17,8 @@ from typing import Any
 
 from headrace.errors import BadOption, BadPipe, warn_once
 from headrace.op import Each, place
-from headrace.ops.shape import exact
+from headrace.ops.shape import alike, exact
+from headrace.ops.shape.alike import where
 
 UNLIKE = "say .collate(pad=0) to fill them up, give .collate(fn) a function, or keep them as lists"
 
@@ -55,22 +58,24 @@ def collate(samples: list[Any], path: str = "", pad: float | str | None = None) 
     first = samples[0]
     kind = type(first)
     if kind is tuple:
+        if {*map(type, samples)} != {tuple}:
+            alike.check_rows(samples, path)
         try:
             columns = list(zip(*samples, strict=True))
-        except (TypeError, ValueError):
+        except ValueError:
             _same_length(samples, path)
             raise
         return tuple([collate(list(column), f"{path}[{i}]", pad) for i, column in enumerate(columns)])
     if kind is int or kind is float or kind is bool:
         return exact.numbers(samples, path)
     if kind is str or kind is bytes:
-        return samples
+        return samples if {*map(type, samples)} == {kind} else _texts(samples, kind, path)
     if kind is dict:
         return _dicts(samples, path, pad)
     if pad is not None:
         from headrace.ops.shape.ragged import to_one_shape
 
-        made = to_one_shape(samples, pad, _where(path))
+        made = to_one_shape(samples, pad, where(path))
         if made is not samples and pad == "nested":
             return made
         samples, first = made, made[0]
@@ -79,7 +84,12 @@ def collate(samples: list[Any], path: str = "", pad: float | str | None = None) 
         if isinstance(first, np.ndarray):
             return _arrays(np, samples, path)
         if isinstance(first, np.generic):
-            return samples if isinstance(first, np.character) else exact.numbers(samples, path)
+            text = isinstance(first, np.character)
+            return (
+                _texts(samples, str if isinstance(first, str) else bytes, path)
+                if text
+                else exact.numbers(samples, path)
+            )
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         return _tensors(torch, samples, path)
@@ -93,8 +103,9 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
     first = samples[0]
     shape, dtype = first.shape, first.dtype
     if dtype.hasobject:
+        alike.check(samples, lambda sample: isinstance(sample, np.ndarray), path)
         warn_once(  # a model that is given a list fails far from here
-            f"collate(){_where(path)}: arrays of dtype object have no numbers to stack, so the batch is a list of "
+            f"collate(){where(path)}: arrays of dtype object have no numbers to stack, so the batch is a list of "
             "them; give them a numeric dtype in a map() before (array.astype(...)), or give .collate(fn) a function"
         )
         return samples
@@ -102,10 +113,7 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
     for i, array in enumerate(samples):
         if type(array) is not np.ndarray:
             if not isinstance(array, np.ndarray):
-                raise ValueError(
-                    f"cannot collate{_where(path)}: sample 0 of the batch is an array, sample {i} a "
-                    f"{type(array).__name__}; make them alike in a .map() before"
-                )
+                raise alike.unlike(samples, i, path)
             masked = masked or isinstance(array, np.ma.MaskedArray)
         if array.shape != shape:
             raise _unlike(path, shape, i, array.shape)
@@ -133,6 +141,8 @@ def stacked(np: Any, arrays: Sequence[Any]) -> Any:
 
 def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
     first = samples[0]
+    if {*map(type, samples)} != {type(first)}:
+        alike.check(samples, lambda sample: isinstance(sample, torch.Tensor), path)
     if first.layout is not torch.strided or first.device.type != "cpu" or any(t.requires_grad for t in samples):
         return torch.stack(samples)
     for i, tensor in enumerate(samples):
@@ -152,27 +162,27 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
 
 def _unlike(path: str, first: tuple[int, ...], number: int, other: tuple[int, ...]) -> ValueError:
     return ValueError(
-        f"cannot collate{_where(path)}: sample 0 of the batch has shape {first}, sample {number} has shape {other}; "
+        f"cannot collate{where(path)}: sample 0 of the batch has shape {first}, sample {number} has shape {other}; "
         f"{UNLIKE}"
     )
 
 
 def _jax_arrays(jax: Any, samples: list[Any], path: str) -> Any:
     for i, array in enumerate(samples):
-        if not isinstance(array, jax.Array) or array.shape != samples[0].shape:
-            found = f"shape {array.shape}" if isinstance(array, jax.Array) else type(array).__name__
-            raise ValueError(
-                f"cannot collate{_where(path)}: sample 0 of the batch is a jax array of shape {samples[0].shape}, "
-                f"sample {i} has {found}; {UNLIKE}"
-            )
+        if not isinstance(array, jax.Array):
+            raise alike.unlike(samples, i, path)
+        if array.shape != samples[0].shape:
+            raise _unlike(path, samples[0].shape, i, array.shape)
     return jax.numpy.stack(samples)
 
 
 def _containers(samples: list[Any], first: object, kind: type, path: str, pad: float | str | None) -> Any:
     if isinstance(first, tuple) and hasattr(kind, "_fields"):
+        alike.check_rows(samples, path)
         columns = zip(kind._fields, zip(*samples, strict=True), strict=True)
         return kind(*[collate(list(column), f"{path}.{name}", pad) for name, column in columns])
     if dataclasses.is_dataclass(first) and not isinstance(first, type):
+        alike.check_objects(samples, path)
         fields = dataclasses.fields(first)
         made = {f.name: collate([getattr(s, f.name) for s in samples], f"{path}.{f.name}", pad) for f in fields}
         whole = dataclasses.replace(first, **{f.name: made[f.name] for f in fields if f.init})
@@ -183,16 +193,25 @@ def _containers(samples: list[Any], first: object, kind: type, path: str, pad: f
     if isinstance(first, Mapping):
         return _dicts(samples, path, pad)
     if isinstance(first, list | tuple):
+        alike.check_rows(samples, path)
         _same_length(samples, path)
         return [collate(list(column), f"{path}[{i}]", pad) for i, column in enumerate(zip(*samples, strict=True))]
+    alike.check_objects(samples, path)
+    return samples
+
+
+def _texts(samples: list[Any], kind: type, path: str) -> list[Any]:
+    alike.check(samples, lambda sample: isinstance(sample, kind), path)
     return samples
 
 
 def _dicts(samples: list[Any], path: str, pad: float | str | None) -> dict[Any, Any]:
     first = samples[0]
+    if {*map(type, samples)} != {dict}:
+        alike.check(samples, lambda sample: isinstance(sample, Mapping), path)
     try:
         columns = {k: [sample[k] for sample in samples] for k in first}
-    except (KeyError, IndexError, TypeError):
+    except KeyError:
         _same_keys(samples, path)
         raise
     if max(map(len, samples)) > len(first):
@@ -203,18 +222,13 @@ def _dicts(samples: list[Any], path: str, pad: float | str | None) -> dict[Any, 
 def _same_keys(samples: list[Any], path: str) -> None:
     keys = samples[0].keys()
     for i, sample in enumerate(samples):
-        if not isinstance(sample, Mapping):
-            raise ValueError(
-                f"cannot collate{_where(path)}: sample 0 of the batch is a dict, sample {i} a {type(sample).__name__}; "
-                "make them alike in a map() before"
-            )
         if sample.keys() != keys:  # a key that only the first one lacks would be lost without a word
             poorer, richer = (i, sample), samples[0]
             if all(key in sample for key in keys):
                 poorer, richer = (0, samples[0]), sample
             lacking = next(key for key in richer if key not in poorer[1])
             raise KeyError(
-                f"cannot collate{_where(path)}: sample {poorer[0]} of the batch has no key {lacking!r}, but "
+                f"cannot collate{where(path)}: sample {poorer[0]} of the batch has no key {lacking!r}, but "
                 f"{', '.join(map(repr, poorer[1])) or 'none'}; give all samples the same keys in a map() before"
             )
 
@@ -224,9 +238,5 @@ def _same_length(samples: list[Any], path: str) -> None:
     for i, sample in enumerate(samples):
         if len(sample) != size:
             raise ValueError(
-                f"cannot collate{_where(path)}: sample 0 of the batch has {size} fields, sample {i} has {len(sample)}"
+                f"cannot collate{where(path)}: sample 0 of the batch has {size} fields, sample {i} has {len(sample)}"
             )
-
-
-def _where(path: str) -> str:
-    return f" field {path}" if path else ""

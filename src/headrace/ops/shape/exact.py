@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
+from headrace.ops.shape import alike
+
 LAST = 2**53
 """Up to here a float64 holds every whole number."""
 
@@ -31,6 +33,8 @@ def numbers(samples: list[Any], path: str) -> Any:
             return out
         # Floats above the limit are common (inf), so whole numbers are looked for only there.
         return out if not (np.abs(out) >= LAST).any() else _large(np, samples, out, path)
+    if kind in "mM" and len({*map(type, samples)}) > 1:
+        alike.check(samples, lambda sample: isinstance(sample, type(samples[0])), path)
     if kind in "OUST" or out.ndim != 1:
         _refuse_other(np, samples, path)
         return _large(np, samples, np.array(samples, object), path)  # numbers beyond 64 bits
@@ -102,15 +106,13 @@ def _check(samples: list[Any], out: Any, path: str, whole: str, kind: Callable[[
 
 
 def _refuse_other(np: ModuleType, samples: list[Any], path: str) -> None:
-    for i, sample in enumerate(samples):
-        if not isinstance(sample, bool | int | float | complex | np.number | np.bool_):
-            name = type(sample).__name__
-            _refuse(path, i, f"a {name}", f"and sample 0 is a {type(samples[0]).__name__}: a field has one form")
+    numbers = (bool, int, float, complex, np.number, np.bool_)
+    kinds = numbers if isinstance(samples[0], numbers) else type(samples[0])  # (a date is no number)
+    alike.check(samples, lambda sample: isinstance(sample, kinds), path)
 
 
 def _refuse(path: str, number: int, value: object, why: str) -> NoReturn:
-    field = f" field {path}" if path else ""
     raise ValueError(
-        f"cannot collate{field}: sample {number} of the batch is {value} {why}; "
+        f"cannot collate{alike.where(path)}: sample {number} of the batch is {value} {why}; "
         "convert the field in a .map() before, or give .collate(fn) a function of your own"
     )

@@ -125,8 +125,8 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
         blocks, size = TokenBlocks(known.ends, self.plan.size, self.plan.overlap), self.plan.size
         count = blocks.count
         left = blocks.tokens - count * size
-        tail = left > self.plan.overlap and not self.plan.drop_tail
-        ends, lost = known.ends, Packed((), truncated=0 if tail else left)
+        tail = blocks.unseen > 0 and not self.plan.drop_tail
+        ends, lost = known.ends, Packed((), truncated=0 if tail else blocks.unseen)
 
         def document(number: int) -> tuple[int, int]:
             return number, int(ends[number]) - (int(ends[number - 1]) if number else 0)
