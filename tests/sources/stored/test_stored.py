@@ -135,9 +135,9 @@ def test_an_index_takes_sixteen_bytes_a_sample_and_is_used_again(
     Pipe.stored(path).length()
     made = tmp_path / "a.jsonl.index"
     assert made.stat().st_size == kept.HEAD + 16 * len(expected)
-    kept_spans = kept.spans_of
     monkeypatch.setattr(kept, "_scan", None)  # would be an error if it were called
-    assert len(kept_spans(str(path), jsonl.JsonLines()).starts) == len(expected)
+    with jsonl.JsonLines().open(str(path)) as file:
+        assert len(kept.spans_in(file, jsonl.JsonLines(), None).starts) == len(expected)
     assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "a.jsonl.index"]
 
 
@@ -192,7 +192,8 @@ def test_a_scan_that_was_killed_goes_on(tmp_path: Path, run_script: RunScript, w
             if not left[0]:
                 os.kill(os.getpid(), signal.SIGKILL)
         index._write_at = dying
-        print(len(index.spans_of(sys.argv[1], jsonl.JsonLines()).starts))
+        with jsonl.JsonLines().open(sys.argv[1]) as file:
+            print(len(index.spans_in(file, jsonl.JsonLines(), None).starts))
     """
     assert run_script(program, path, writes).returncode == -signal.SIGKILL
     before = kept._parsed_header((tmp_path / "a.jsonl.index").read_bytes()[: kept.HEAD], "it").upto

@@ -58,17 +58,11 @@ class _Header:
     """The check sum of the spans: a wrong span would be a wrong sample, and nothing else would notice."""
 
 
-def spans_of(path: str, format: StoredFormat, folder: str | None = None) -> Spans:
-    """Where the samples of a file are: by the file's own table, by an index, or by a scan that leaves an index.
+def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
+    """Where the samples of an open file are: by the file's own table, by an index, or by a scan that leaves an index.
 
     Indices lie beside their files, or in `folder`.
     """
-    with format.open(path) as file:
-        return spans_in(file, format, folder)
-
-
-def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
-    """Where the samples of an open file are."""
     path = file.path
     if not format.scanned:
         (table,) = format.find(file, 0)
