@@ -21,7 +21,7 @@ from benchmarks.case import Case, Effort, Figures, Subject, Target
 from benchmarks.tarfiles import SIDE, write_shards
 
 SIZE, WORKERS, COUNT = 32, 2, 8000
-FILES = {"jsonl": "a.jsonl", "tfrecord": "a.tfrecord", "arrayrecord": "a.array_record", "bag": "a.bag"}
+FILES = {"jsonl": "a.jsonl", "tfrecord": "a.tfrecord", "arrayrecord": "a.array_record"}
 
 
 def pictures(count: int) -> Iterator[tuple[bytes, int]]:
@@ -62,8 +62,7 @@ def from_line(row: Any) -> Any:
 
 
 DECODERS: dict[str, Callable[[Any], Any]] = {
-    "jsonl": from_line, "tfrecord": from_example, "arrayrecord": parted, "bag": parted, "mds": from_row,
-    "litdata": from_row, "datasets": from_row, "lance": from_row,
+    "jsonl": from_line, "tfrecord": from_example, "arrayrecord": parted, "mds": from_row, "lance": from_row,
 }  # fmt: skip
 
 
@@ -98,14 +97,6 @@ def write_arrayrecord(folder: Path, count: int) -> None:
     writer.close()
 
 
-def write_bag(folder: Path, count: int) -> None:
-    import bagz
-
-    with bagz.Writer(str(folder / FILES["bag"])) as writer:
-        for content, number in pictures(count):
-            writer.write(joined(content, number))
-
-
 def write_mds(folder: Path, count: int) -> None:
     from benchmarks.subjects import mosaic_loader as mosaic
 
@@ -113,24 +104,6 @@ def write_mds(folder: Path, count: int) -> None:
     with writing(out=str(folder / "mds"), columns={"x": "bytes", "n": "int"}) as writer:
         for content, number in pictures(count):
             writer.write({"x": content, "n": number})
-
-
-def write_litdata(folder: Path, count: int) -> None:
-    from litdata.streaming.writer import BinaryWriter
-
-    writer = BinaryWriter(str(folder / "litdata"), chunk_bytes="64MB")
-    for content, number in pictures(count):
-        writer[number] = {"x": np.frombuffer(content, np.uint8), "n": number}
-    writer.done()
-    writer.merge()
-
-
-def write_datasets(folder: Path, count: int) -> None:
-    import datasets
-
-    datasets.disable_progress_bars()
-    contents, numbers = zip(*pictures(count), strict=True)
-    datasets.Dataset.from_dict({"x": contents, "n": numbers}).save_to_disk(str(folder / "datasets"))
 
 
 def write_lance(folder: Path, count: int) -> None:
@@ -143,9 +116,9 @@ def write_lance(folder: Path, count: int) -> None:
 
 WRITERS: dict[str, Callable[[Path, int], None]] = {
     "tar": write_tar, "jsonl": write_jsonl, "tfrecord": write_tfrecord, "arrayrecord": write_arrayrecord,
-    "bag": write_bag, "mds": write_mds, "litdata": write_litdata, "datasets": write_datasets, "lance": write_lance,
+    "mds": write_mds, "lance": write_lance,
 }  # fmt: skip
-WRITTEN_BY = {"mds": "mosaic", "litdata": "litdata"}
+WRITTEN_BY = {"mds": "mosaic"}
 """Whose environment the writer is in, where it is not ours."""
 
 

@@ -79,8 +79,8 @@ SUITES = {
 }
 
 REQUIREMENTS = (
-    "cloudpickle", "datasets", "dill", "expecttest", "fsspec", "graphviz", "hypothesis", "iopath==0.1.9", "numpy",
-    "pandas", "parameterized", "portalocker", "protobuf<3.20", "psutil", "pyarrow", "pytest", "rarfile", "requests",
-    "structlog",
+    "cloudpickle", "crc32c", "datasets", "dill", "expecttest", "fsspec", "graphviz", "hypothesis", "iopath==0.1.9",
+    "numpy", "pandas", "parameterized", "portalocker", "protobuf<3.20", "psutil", "pyarrow", "pytest", "rarfile",
+    "requests", "structlog",
 )  # fmt: skip
 """What the suites need beside torch and the originals, on both sides."""

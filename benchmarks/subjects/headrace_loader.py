@@ -124,7 +124,7 @@ class HeadraceLoader:
 
         if name == "tar":
             return Pipe.stored(path).map(FromDict(decode)).batch(size).collate()
-        if name in ("datasets", "lance"):
+        if name == "lance":
             return Pipe.stored(path).shuffle().batch(size).map(from_columns)
         return Pipe.stored(path).shuffle().map(DECODERS[name]).batch(size).collate()
 

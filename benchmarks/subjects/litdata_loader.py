@@ -3,14 +3,13 @@
 # mypy: disable-error-code="import-not-found, import-untyped"
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from litdata import StreamingDataLoader, StreamingDataset
 from litdata.streaming.writer import BinaryWriter
 
 from benchmarks.case import Dataset, Start
-from benchmarks.formats import from_row
 from benchmarks.media import FileSet, Job
 from benchmarks.stored import Files, Storage
 from benchmarks.subjects.torch_loader import METHOD, Running
@@ -37,13 +36,6 @@ class LitData:
 
     def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Any:
         return self._running(dataset, size, workers, "fork", shuffle=True, state=state)
-
-    def stored(self, name: str, path: str, *, size: int, workers: int) -> Any:
-        data = StreamingDataset(path, shuffle=True, seed=7, transform=from_row)
-        loader = StreamingDataLoader(
-            data, batch_size=size, num_workers=workers, multiprocessing_context="fork", persistent_workers=True
-        )
-        return closing(Running(loader))
 
     @contextmanager
     def _running(

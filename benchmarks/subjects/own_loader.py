@@ -56,12 +56,6 @@ def array_records(path: str) -> Any:
     return ArrayRecordDataSource(path)
 
 
-def bag(path: str) -> Any:
-    import bagz
-
-    return bagz.Reader(path)
-
-
 def lance(path: str) -> Any:
     import lance as package
 
@@ -76,25 +70,10 @@ class Lance:
         return int(self.data.count_rows())
 
 
-def datasets(path: str) -> Any:
-    import datasets as package
-
-    return package.load_from_disk(path)
-
-
-def rows_of(data: Any, places: list[int]) -> list[Any]:
-    columns = data[places]
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-OPENERS: dict[str, Any] = {
-    "jsonl": Lines, "arrayrecord": array_records, "bag": bag, "lance": lance, "datasets": datasets,
-}  # fmt: skip
+OPENERS: dict[str, Any] = {"jsonl": Lines, "arrayrecord": array_records, "lance": lance}
 MANY: dict[str, Any] = {
     "arrayrecord": lambda reader, places: reader.__getitems__(places),
-    "bag": lambda reader, places: reader.read_indices(places),
     "lance": lambda reader, places: reader.data.take(places).to_pylist(),
-    "datasets": rows_of,
 }
 
 

@@ -181,12 +181,6 @@ def verb_rows():
     assert list(Pipe.of([{"x": np.array([1, 2])}]).rows()) == [{"x": 1}, {"x": 2}]
 
 
-def verb_join():
-    names = {"id": np.array([1, 2]), "name": np.array(["ann", "bob"])}
-    samples = Pipe.of([{"id": 2, "score": 0.5}])
-    assert list(samples.join(names, on="id")) == [{"id": 2, "score": 0.5, "name": "bob"}]
-
-
 def verb_parquet():
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -298,7 +298,7 @@ class ThreadPlace(threading.local):
         here = spot.here
         if here is None:
             raise RuntimeError(
-                "headrace.rng() is for code that runs inside a pipe: call it in a function given to map()"
+                "headrace.rng() belongs to one sample of a pipe: call it in a function of map(), or in __getitem__"
             )
         now = (here.seed, spot.position)
         if spot.made != now:

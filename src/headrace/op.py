@@ -50,8 +50,9 @@ class Indexed:
 
     `take(positions, names)`, where samples are rows of a table, is the table of many rows at once: all its columns, or
     those that are named. `many(positions)`, where an op works on many samples at once, gives the same as `get` of each;
-    when it raises, the samples are asked for again one by one. `again(turn)` is the same output with the random choices
-    of another turn: `cycle` reads it next.
+    when it raises, the samples are asked for again one by one. `ahead(positions)`, over a source that reads many in one
+    call, lets it read those that `get` is asked for next. `again(turn)` is the same output with the random choices of
+    another turn: `cycle` reads it next.
     """
 
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
@@ -59,6 +60,7 @@ class Indexed:
         self.get = get
         self.take = take
         self.many: Many | None = None
+        self.ahead: Callable[[Sequence[int]], None] | None = None
         self.again: Callable[[int], Indexed] = lambda turn: self
         self.units: Units | None = None
         """Which positions are cheap to read together, where an order can make use of it."""
@@ -83,7 +85,7 @@ class Indexed:
     def placed_as(self, inner: "Indexed") -> "Indexed":
         """This object, with what `inner` knows of its positions: the sample at each was made from the one there."""
         self.units, self.parts, self.remark, self.scattered = inner.units, inner.parts, inner.remark, inner.scattered
-        self.trouble = inner.trouble
+        self.trouble, self.ahead = inner.trouble, inner.ahead
         return self
 
 

@@ -17,6 +17,7 @@ OUT = "left out"
 
 STRICT = "bytes that cannot be decoded are an error with file and line; `errors='ignore'` is the old way"
 HTTP = "by `requests`, timeout 60 s if none is given; a broken read goes on at the byte reached"
+GDRIVE = "by `gdown`, timeout 60 s if none is given; the keywords are those of `gdown.download`"
 TORCHARROW = "frames are pandas; `dtype` and `device` were torcharrow's and are refused"
 CLOSED = "streams are closed exactly once; a member that leads out of the archive's folder is refused"
 IOPATH = "by fsspec, as iopath is archived; `pathmgr` and `handler` are refused"
@@ -38,7 +39,7 @@ NOTES: dict[str, tuple[str, str]] = {
     "Demultiplexer": (DIFFERENT, "inside one graph the source is read once; children iterated apart each read it"),
     "RoundRobinDemultiplexer": (DIFFERENT, "as `fork`"),
     "UnZipper": (DIFFERENT, "as `fork`"),
-    "GDriveReader": (DIFFERENT, HTTP),
+    "GDriveReader": (DIFFERENT, GDRIVE),
     "Grouper": (BETTER, "with `keep_key`, a group that leaves a full buffer has its own key"),
     "HashChecker": (BETTER, "text is checked too"),
     "Header": (BETTER, "reads `limit` samples, not one more"),
@@ -54,7 +55,7 @@ NOTES: dict[str, tuple[str, str]] = {
     "LineReader": (DIFFERENT, STRICT),
     "Mapper": (DIFFERENT, f"with `input_col`, {COPY}"),
     "OnDiskCacheHolder": (BETTER, "the paths come in the same order cold and warm"),
-    "OnlineReader": (DIFFERENT, HTTP),
+    "OnlineReader": (DIFFERENT, f"{HTTP}; Google Drive by `gdown`"),
     "ParquetDataFrameLoader": (DIFFERENT, TORCHARROW),
     "Prefetcher": (DIFFERENT, "only a mark: the engine reads ahead in every graph"),
     "RandomSplitter": (

@@ -9,7 +9,6 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import SnapshotRefused
-from headrace.tables import lookup
 
 pa: Any = pytest.importorskip("pyarrow")
 pc: Any = pytest.importorskip("pyarrow.compute")
@@ -23,18 +22,13 @@ FRAMES = {
     "polars": lambda columns: polars.DataFrame(columns),
     "arrow": lambda columns: pa.table(columns),
 }
-TOWNS = np.array(["a", "b", "c", "d"])
 
 
 def frame(kind: str) -> Any:
     return FRAMES[kind]({"id": np.arange(N), "x": np.linspace(0, 1, N), "town": np.arange(N) % 4})
 
 
-def towns(kind: str, shift: int = 0, key: str = "town") -> Any:
-    return FRAMES[kind]({key: np.arange(4), "people": np.arange(4) + shift})
-
-
-def rows(pipe: Any, kind: str) -> dict[str, Any]:
+def rows(pipe: Any) -> dict[str, Any]:
     """Pipes over the same rows that differ in one argument each."""
     return {
         "all": pipe,
@@ -43,10 +37,6 @@ def rows(pipe: Any, kind: str) -> dict[str, Any]:
         "two columns": pipe.select("id", "x"),
         "other columns": pipe.select("id", "town"),
         "renamed": pipe.rename(x="y"),
-        "join": pipe.join(towns(kind), on="town"),
-        "other values": pipe.join(towns(kind, 1), on="town"),
-        "other key": pipe.join(towns(kind, key="number"), on={"town": "number"}),
-        "inner": pipe.join(towns(kind), on="town", how="inner"),
         "many columns": pipe.map(wide, batched=True).select(*[f"c{i}" for i in range(20)]),
         "many others": pipe.map(wide, batched=True).select(*[f"c{i}" for i in range(1, 21)]),
     }
@@ -64,7 +54,7 @@ def check_all_differ(make: Callable[[], dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_every_argument_of_a_frame_pipe_is_compared(kind: str) -> None:
-    check_all_differ(lambda: rows(Pipe.of(frame(kind)), kind))
+    check_all_differ(lambda: rows(Pipe.of(frame(kind))))
 
 
 def test_every_argument_of_a_pipe_over_files_is_compared(tmp_path: Any) -> None:
@@ -76,7 +66,7 @@ def test_every_argument_of_a_pipe_over_files_is_compared(tmp_path: Any) -> None:
         pipe = Pipe.parquet(tmp_path / "a.parquet")
         # As many rows of each row group are left by both.
         close = {f"x >= {low}": pipe.filter(pc.field("x") >= low) for low in (0.001, 0.002)}
-        return {**rows(pipe, "dict"), **close}
+        return {**rows(pipe), **close}
 
     check_all_differ(make)
 
@@ -120,10 +110,3 @@ def test_words_about_ops_stay_within_their_bytes() -> None:
 
 def a_function_with_quite_a_long_name_so_that_it_is_cut_behind_its_hundredth_letter(x: int) -> int:
     return x
-
-
-def test_a_large_lookup_is_known_by_its_names_and_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "BYTES", 8)
-    pipe = Pipe.of(frame("dict"))
-    one, two = (pipe.join(towns("dict", shift), on="town").fingerprint() for shift in (0, 1))
-    assert one == two

@@ -31,7 +31,6 @@ from headrace.ops.shape.same import Same
 from headrace.sources.huggingface import HuggingFace
 from headrace.sources.wrapped import Sampled, WrappedIterable, WrappedSequence
 from headrace.tables.ops.batch import AsColumns, ColumnBatch
-from headrace.tables.ops.join import Match
 from headrace.tables.ops.select import Rename, Select
 from tests.ops.test_load_from_tar import make_tar
 from tests.ops.test_load_from_tfrecord import example, framed
@@ -44,7 +43,6 @@ DICTS = [{"a": i, "b": {"c": i + 1}} for i in range(9)]
 FLAT = [{"k": i, "x": i / 2} for i in range(9)]
 WORDS = ["x" * (i % 5 + 1) for i in range(11)]
 TABLE: dict[str, Any] = {"k": np.arange(9), "x": np.arange(9) / 2}
-KEYS: dict[str, Any] = {"k": np.arange(0, 9, 2), "more": np.arange(5) * 10}
 
 
 def stream(data: list[Any]) -> Pipe[Any]:
@@ -225,9 +223,7 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
     # --- ops on columns
     "AsColumns": lambda of, at: Pipe.of(TABLE).then(ColumnBatch(4)).then(AsColumns("numpy")),
     "ColumnBatch": lambda of, at: Pipe.of(TABLE).shuffle().batch(4),
-    "Join": lambda of, at: of(FLAT).join(KEYS, "k"),
     "MapRows": lambda of, at: Pipe.of(TABLE).map(double, batched=True),
-    "Match": lambda of, at: next(n for n in of(FLAT).join(KEYS, "k", "inner").nodes() if isinstance(n.op, Match)),
     "Rename": lambda of, at: of(FLAT).then(Rename((("k", "key"),))),
     "FrameRows": lambda of, at: of(FLAT).batch(4).map(columns_of).rows(),
     "Select": lambda of, at: of(FLAT).then(Select(("x",))),

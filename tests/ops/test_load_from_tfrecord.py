@@ -1,13 +1,17 @@
 import io
 import struct
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+from headrace.errors import MissingExtra
 from headrace.pipe.graph import Pipe
-from headrace.sources.crc32c import by_numpy, crc32c, stored_crc
+from headrace.sources.crc32c import PACKAGES, crc32c, stored_crc
 from tests.ops.file_laws import check_file_op
 
 
@@ -60,13 +64,42 @@ def stream(*records: bytes) -> Pipe[Any]:
 
 @pytest.mark.parametrize(("data", "crc"), [(b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA)])
 def test_the_check_sum_is_the_published_one(data: bytes, crc: int) -> None:
-    assert crc32c(data) == by_numpy(data) == crc
+    assert crc32c()(data) == one_by_one(data) == crc
 
 
-@pytest.mark.parametrize("size", [2047, 2048, 4095, 5000, 70_001, 600_003])
-def test_the_check_sum_of_long_data_is_that_of_its_bytes(size: int) -> None:
-    data = bytes((i * 7 + i // 251) % 256 for i in range(size))
-    assert crc32c(data + b"x") == by_numpy(data + b"x") == one_by_one(data + b"x")
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Lets only these packages be found, with a check sum that is theirs."""
+
+    def only(*packages: str) -> None:
+        for name, function in PACKAGES.items():
+            module = ModuleType(name)
+            setattr(module, function, one_by_one)
+            monkeypatch.setitem(sys.modules, name, module if name in packages else None)
+        crc32c.cache_clear()
+
+    yield only
+    crc32c.cache_clear()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_either_package_makes_the_check_sums(installed: Callable[..., None], package: str, tmp_path: Path) -> None:
+    installed(package)
+    (found,) = stream(example(VALUES)).load_from_tfrecord()
+    assert found["name"] == VALUES["name"]
+    (tmp_path / "x.tfrecord").write_bytes(framed(example(VALUES)))
+    (found,) = Pipe.stored(tmp_path / "x.tfrecord")
+    assert found["name"] == VALUES["name"]
+
+
+def test_check_sums_that_no_package_can_verify_are_an_error_when_the_pipe_is_made(
+    installed: Callable[..., None], tmp_path: Path
+) -> None:
+    (tmp_path / "x.tfrecord").write_bytes(framed(example(VALUES)))
+    installed()
+    for make in (Pipe.tfrecords, Pipe.stored):
+        with pytest.raises(MissingExtra, match=r"^crc32c is not installed; .*pip install 'headrace\[tfrecord\]'$"):
+            make(tmp_path / "x.tfrecord")
 
 
 def one_by_one(data: bytes) -> int:

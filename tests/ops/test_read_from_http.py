@@ -1,9 +1,13 @@
+import sys
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace import Loader
+from headrace.errors import MissingExtra
 from headrace.ops.files import read_from_http
 from headrace.pipe.graph import Pipe
 from tests.ops.file_laws import check_file_op, everything
@@ -55,30 +59,56 @@ def test_archives_are_read_from_the_web(tmp_path: Path) -> None:
     assert tarfile.is_tarfile(tmp_path / "x.tar")
 
 
-DISPOSITION = {"Content-Disposition": 'attachment; filename="data.csv"'}
+GDOWN = """
+import os
+def download(url, output, quiet=False, timeout=None, **more):
+    if "quota" in url:
+        raise RuntimeError("too many users have viewed or downloaded this file recently")
+    assert os.path.isdir(output) and quiet and timeout == more.pop("expected", 60.0) and not more
+    path = os.path.join(output, url.rpartition("/")[2] + ".csv")
+    with open(path, "wb") as file:
+        file.write(b"content of " + url.encode())
+    return path
+"""
 
 
-def test_google_drive_answers_at_once_or_asks_first() -> None:
-    form = b'<form action="%s/file"><input type="hidden" name="id" value="7"><input name="confirm" value="t"></form>'
-    with serving({"file": b"content", "cookie": b"?", "cookie?a=1&confirm=yes": b"confirmed"}) as server:
-        server.files["form"] = form % server.url.encode()
-        server.headers["file"] = server.headers["cookie?a=1&confirm=yes"] = DISPOSITION
-        server.headers["cookie"] = {"Set-Cookie": "download_warning_1=yes"}
-        assert everything(Pipe.of([f"{server.url}/file"]).read_from_gdrive()) == [("data.csv", b"content")]
-        assert everything(Pipe.of([f"{server.url}/form"]).read_from_gdrive()) == [("data.csv", b"content")]
-        assert server.asked[-1][0] == "/file?id=7&confirm=t"
-        assert everything(Pipe.of([f"{server.url}/cookie?a=1"]).read_from_gdrive()) == [("data.csv", b"confirmed")]
+@pytest.fixture
+def gdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package that downloads nothing, and the folder in which files are kept for a while."""
+    (tmp_path / "gdown.py").write_text(GDOWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "gdown", raising=False)
+    (tmp_path / "kept").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "kept"))
+    return tmp_path / "kept"
 
 
-def test_google_drive_may_refuse() -> None:
-    with serving({"page": b"<html>nothing</html>", "quota": b"<html>Quota exceeded</html>"}) as server:
-        with pytest.raises(RuntimeError, match="content-disposition"):
-            list(Pipe.of([f"{server.url}/page"]).read_from_gdrive())
-        quota = Pipe.of([f"{server.url}/quota"])
-        with pytest.raises(RuntimeError, match="quota was exceeded"):
-            list(quota.read_from_gdrive())
-        with pytest.warns(UserWarning, match=r"quota was exceeded\., skipping"):
-            assert list(quota.read_from_gdrive(skip_on_error=True)) == []
+def test_files_of_google_drive_are_those_that_gdown_brings_and_none_of_them_is_kept(gdown: Path) -> None:
+    links = ["https://drive.google.com/a", "https://drive.google.com/b"]
+    pipe = Pipe.of(links).read_from_gdrive()
+    expected = [(f"{link[-1]}.csv", f"content of {link}".encode()) for link in links]
+    assert everything(pipe) == expected
+    with Loader(pipe, workers=2, start_method="fork") as loader:
+        assert [(name, stream.read()) for name, stream in loader] == expected
+    assert everything(Pipe.of(links).read_from_gdrive(timeout=5, expected=5)) == expected
+    assert everything(Pipe.of(links).read_from_remote()) == expected
+    assert not list(gdown.iterdir())
+
+
+def test_google_drive_may_refuse(gdown: Path) -> None:
+    quota = Pipe.of(["https://drive.google.com/quota"])
+    with pytest.raises(RuntimeError, match="too many users"):
+        list(quota.read_from_gdrive())
+    with pytest.warns(UserWarning, match=r"recently, skipping"):
+        assert list(quota.read_from_gdrive(skip_on_error=True)) == []
+
+
+@pytest.mark.parametrize("verb", ["read_from_gdrive", "read_from_remote"])
+def test_without_gdown_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    monkeypatch.setitem(sys.modules, "gdown", None)
+    pipe = getattr(Pipe.of(["https://drive.google.com/a"]), verb)()
+    with pytest.raises(MissingExtra, match=r"^gdown is not installed; .*pip install 'headrace\[gdrive\]'$"):
+        list(pipe)
 
 
 def test_a_remote_reader_chooses_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

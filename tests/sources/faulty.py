@@ -23,8 +23,6 @@ class Faulty:
         self.files = files
         self.faults = list(faults or [])
         self.ranges = ranges
-        self.headers: dict[str, dict[str, str]] = {}
-        """More headers, by file."""
         self.asked: list[tuple[str, str | None]] = []
         """Path and Range of each request."""
         self.url = ""
@@ -47,8 +45,7 @@ def serving(files: dict[str, bytes], faults: list[Any] | None = None, ranges: bo
                 state.asked.append((self.path, self.headers.get("Range")))
                 fault = state.faults.pop(0) if state.faults else None
             self.close_connection = True
-            name = self.path.lstrip("/")
-            name = name if name in state.files else name.partition("?")[0]
+            name = self.path.lstrip("/").partition("?")[0]
             if fault == ("drop",):
                 return
             if isinstance(fault, int):
@@ -57,9 +54,9 @@ def serving(files: dict[str, bytes], faults: list[Any] | None = None, ranges: bo
             if name not in state.files:
                 self.send_error(404)
                 return
-            self.answer(name, state.files[name], fault)
+            self.answer(state.files[name], fault)
 
-        def answer(self, name: str, data: bytes, fault: Any) -> None:
+        def answer(self, data: bytes, fault: Any) -> None:
             start = 0
             asked = self.headers.get("Range")
             if asked and state.ranges:
@@ -78,8 +75,6 @@ def serving(files: dict[str, bytes], faults: list[Any] | None = None, ranges: bo
                 self.send_response(200)
             body = data[start:end]
             self.send_header("ETag", '"two"' if fault == ("changed",) else '"one"')
-            for key, value in state.headers.get(name, {}).items():
-                self.send_header(key, value)
             chunked = isinstance(fault, tuple) and fault[0] == "chunked"
             if not chunked:
                 self.send_header("Content-Length", str(len(body)))

@@ -20,7 +20,6 @@ EDITS = "tests/tables/test_differential.py::test_what_is_edited_in_place_is_the_
 CONCAT = "tests/tables/test_differential.py::test_tables_of_unlike_types_are_never_one"
 NUMBERS = "tests/tables/test_differential.py::test_a_frame_of_rows_of_numbers_holds_each_exactly_or_names_the_row"
 FILTERS = "tests/tables/test_differential.py::test_a_filter_keeps_the_same_rows_of_a_stream_and_of_a_table"
-JOINS = "tests/tables/test_join_keys.py::test_every_join_finds_what_the_rule_says"
 FOLDERS = "tests/tables/test_files.py::test_random_folders_are_read_as_polars_reads_them"
 FILES = "tests/tables/test_files.py"
 COLLATE = "tests/ops/test_collate.py::test_values_are_those_of_the_samples_and_of_torch"
@@ -52,47 +51,12 @@ class Cure(NamedTuple):
 
 
 CURES = [
-    # 1: joins
-    Cure("NaN is missing", JOINS, "tables/join_keys.py", "missing |= np.isnan(keys)", "pass"),
-    Cure("NaT is missing", JOINS, "tables/join_keys.py", "missing |= np.isnat(keys)", "pass"),
-    Cure(
-        "floats by exact value",
-        JOINS,
-        "tables/join_keys.py",
-        "exact = out.astype(keys.dtype) == keys",
-        "exact = np.ones(len(keys), np.bool_)",
-    ),
-    Cure("the sign of integers", JOINS, "tables/join_keys.py", "exact &= (keys < 0) == (out < 0)", "pass"),
-    Cure("units of time", JOINS, "tables/join_keys.py", "v * count * NANOSECONDS[unit]", "v"),
-    Cure(
-        "None among objects",
-        JOINS,
-        "tables/join_keys.py",
-        "missing |= np.array([_is_missing(key)",
-        "np.array([_is_missing(key)",
-    ),
-    Cure("null keys of several columns", JOINS, "tables/lookup.py", "known &= part >= 0", "pass"),
-    Cure("null keys of the frame", JOINS, "tables/lookup.py", "np.flatnonzero(codes != -1)", "np.arange(len(codes))"),
-    Cure(
-        "one rule for selection and look-up",
-        JOINS,
-        "tables/lookup.py",
-        "self.find(table.columns) >= 0)",
-        "self.find(table.columns) >= -1)",
-    ),
     Cure(
         "a category is its value",
-        JOINS,
+        f"{RANDOM}[arrow]",
         "tables/convert/from_arrow.py",
         "return _decoded(array, may_miss)",
         "return array.indices.to_numpy(zero_copy_only=False)",
-    ),
-    Cure(
-        "a name twice in rows",
-        "tests/tables/test_join_keys.py::test_a_name_that_both_have_is_an_error_everywhere",
-        "tables/ops/join.py",
-        "self.lookup.check_new(sample)",
-        "pass",
     ),
     # 2: masks of elements
     Cure(

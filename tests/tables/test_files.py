@@ -131,32 +131,6 @@ def test_folders_are_columns(format: str, tmp_path: Path) -> None:
         make(tmp_path)
 
 
-def test_an_inner_join_over_files_knows_its_length_and_stays_columns(tmp_path: Path) -> None:
-    for number in range(3):
-        write(tmp_path / f"{number}.parquet", {"k": np.arange(10) + 10 * number, "s": [f"s{i}" for i in range(10)]})
-    right = {"k": np.array([3, 12, 17, 29, 99]), "v": np.arange(5)}
-    pipe = Pipe.parquet(tmp_path).shuffle().join(right, "k", how="inner")
-    assert len(pipe) == 4
-    (batch,) = Loader(pipe.batch(9))
-    assert dict(zip(batch["k"].tolist(), batch["v"].tolist(), strict=True)) == {3: 0, 12: 1, 17: 2, 29: 3}
-    assert len(pipe.filter(pc.field("k") > 12)) == 2
-    assert sorted(row["v"] for row in Loader(pipe.filter(pc.field("v") > 1))) == [2, 3]
-    with Loader(pipe.batch(2), workers=2, start_method="fork", seed=4) as loader:
-        assert repr(list(loader)) == repr(list(Loader(pipe.batch(2), seed=4)))
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_filter_behind_a_join_means_the_column_that_the_join_adds(format: str, tmp_path: Path) -> None:
-    write(tmp_path / f"x.{format}", {"k": np.arange(10), "v": np.arange(10)})
-    files = getattr(Pipe, format)(tmp_path)
-    right = {"k": np.arange(10), "v": 100 - np.arange(10)}
-    joined = files.select("k").join(right, "k")
-    assert rows(joined.filter(pc.field("v") > 97)) == [{"k": k, "v": 100 - k} for k in range(3)]
-    assert rows(joined.filter(pc.field("k") > 8)) == [{"k": 9, "v": 91}]
-    renamed = files.select("k").rename(k="key").join(right, {"key": "k"})
-    assert rows(renamed.filter(pc.field("v") > 98)) == [{"key": k, "v": 100 - k} for k in range(2)]
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_expression_that_does_not_fit_files_is_refused_even_where_they_have_no_rows(
     format: str, tmp_path: Path

@@ -57,37 +57,6 @@ def test_a_map_in_pandas_becomes_tensors_without_a_warning() -> None:
     assert frame["x"][0] == 0
 
 
-TOWNS = pandas.DataFrame({"town": ["a", "b"], "people": [1, 2]})
-
-
-@pytest.mark.parametrize(
-    ("frame", "on", "said"),
-    [
-        (
-            TOWNS,
-            "city",
-            r"frame that is joined has no column 'city', it has 'town', 'people'; .* on={'city': 'its name",
-        ),
-        (TOWNS.set_index("town"), {"city": "town"}, r"the index of the frame: join frame.reset_index\(\)"),
-        (TOWNS, "town", r"rows that a frame is joined to have no column 'town', they have 'id'"),
-        (TOWNS.rename(columns={"people": "id"}), {"city": "town"}, r"two columns the name 'id'"),
-        (TOWNS, {"id": "town"}, r"join\(\) by 'town' compares numbers with the frame's text"),
-    ],
-)
-@pytest.mark.parametrize("how", ["left", "inner"])
-def test_a_join_that_cannot_be_is_said_when_it_is_made(pipe: Any, frame: Any, on: Any, how: str, said: str) -> None:
-    with pytest.raises((BadOption, BadPipe), match=said):
-        pipe.shuffle().join(frame, on=on, how=how)
-
-
-def test_columns_of_an_earlier_join_count_too(pipe: Any) -> None:
-    once = pipe.join(TOWNS, on={"city": "town"})
-    with pytest.raises(BadPipe, match="two columns the name 'people'"):
-        once.join(TOWNS, on={"city": "town"})
-    more = pandas.DataFrame({"people": [1, 2], "size": [3, 4]})
-    assert once.join(more, on="people").select("size")
-
-
 @pytest.mark.parametrize("other", [polars.col("id") > 1, "id > 1", pandas.Series([True, False, True])])
 def test_a_filter_that_is_no_expression_of_pyarrow_is_told_which_one_is(pipe: Any, other: Any) -> None:
     with pytest.raises(

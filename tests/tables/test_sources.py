@@ -145,15 +145,6 @@ def test_periods_and_intervals_have_their_arrow_types_in_workers_too() -> None:
         assert [batch.schema for batch in loader] == [batch.schema for batch in Loader(pipe)]
 
 
-def test_what_a_join_does_not_find_is_missing_in_dtypes_that_cannot_miss_anything() -> None:
-    pd = pytest.importorskip("pandas", reason="not installed")
-    right = pd.DataFrame({"k": [0, 1], "i": pd.interval_range(0, 2), "s": pd.arrays.SparseArray([0, 5])})
-    joined = Pipe.of({"k": np.array([1, 7])}).join(right, "k").batch(2, as_="pandas")
-    (got,) = Loader(joined)
-    assert got["i"].isna().tolist() == got["s"].isna().tolist() == [False, True]
-    assert got["s"][0] == 5
-
-
 def test_polars_dtypes_come_back() -> None:
     pl = pytest.importorskip("polars", reason="not installed")
     given = pl.DataFrame(

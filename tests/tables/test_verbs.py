@@ -207,62 +207,6 @@ def test_a_verb_that_meets_something_else_says_what_it_works_on() -> None:
         list(Loader(Pipe.of([1, 2]).rows()))
 
 
-# --- join -------------------------------------------------------------------------------------------------------------
-
-CITIES = {"id": np.array([3, 1, 2]), "city": np.array(["Basel", "Zug", "Chur"], object), "size": np.array([30, 10, 20])}
-
-
-@pytest.mark.parametrize("where", ["columns", "rows", "frames"])
-def test_a_left_join_adds_columns_and_marks_what_is_missing(where: str) -> None:
-    people = {"who": np.arange(5), "home": np.array([2, 3, 9, 1, 2])}
-    pipe: Pipe[Any] = Pipe.of(people)
-    if where == "rows":
-        pipe = pipe.map(dict)
-    elif where == "frames":
-        pipe = pipe.batch(2)
-    joined = pipe.join(CITIES, {"home": "id"})
-    if where != "rows":
-        joined = (joined.batch(3) if where == "columns" else joined).rows()
-    got = [(r["who"], r["city"], r["size"]) for r in Loader(joined)]
-    assert got == [(0, "Chur", 20), (1, "Basel", 30), (2, None, None), (3, "Zug", 10), (4, "Chur", 20)]
-
-
-@pytest.mark.parametrize("where", ["columns", "rows", "frames"])
-def test_an_inner_join_leaves_out_rows_without_a_match(where: str) -> None:
-    people = {"who": np.arange(5), "id": np.array([2, 3, 9, 1, 2])}
-    pipe: Pipe[Any] = Pipe.of(people)
-    pipe = pipe.map(dict) if where == "rows" else pipe.batch(2) if where == "frames" else pipe
-    joined = pipe.join(CITIES, "id", how="inner")
-    if where == "columns":
-        assert len(joined) == 4
-        batch = next(iter(Loader(joined.batch(9))))
-        assert not isinstance(batch["size"], np.ma.MaskedArray)
-    rows_of = joined.rows() if where == "frames" else joined
-    assert [(r["who"], r["city"]) for r in Loader(rows_of)] == [(0, "Chur"), (1, "Basel"), (3, "Zug"), (4, "Chur")]
-
-
-def test_a_join_by_text_and_by_several_columns() -> None:
-    right = pa.table({"a": ["x", "x", "y"], "b": [1, 2, 1], "v": [10, 20, None]})
-    left = {"a": np.array(["y", "x", "x", "z"], object), "b": np.array([1, 2, 1, 1])}
-    got = list(Loader(Pipe.of(left).join(right, ["a", "b"]).batch(4)))
-    assert got[0]["v"].tolist() == [None, 20, 10, None]
-    named = list(Loader(Pipe.of(left).join(pa.table({"a": ["x"], "w": ["W"]}), "a").batch(4)))
-    assert named[0]["w"].tolist() == [None, "W", "W", None]
-
-
-def test_a_join_that_is_not_one_to_one_is_refused() -> None:
-    with pytest.raises(BadOption, match=r"id = 1 is there twice"):
-        Pipe.of(numbers(3)).join({"id": np.array([1, 1])}, {"k": "id"})
-    with pytest.raises(BadPipe, match=r"two columns the name 'c0'"):
-        list(Loader(Pipe.of(numbers(3)).join({"k": np.arange(3), "c0": np.arange(3)}, "k").batch(3)))
-
-
-def test_a_join_is_the_same_in_workers() -> None:
-    pipe = Pipe.of(numbers(40)).shuffle().join({"k": np.arange(0, 40, 3), "third": np.arange(14)}, "k").batch(7)
-    with Loader(pipe, workers=2, start_method="fork", seed=1) as loader:
-        assert repr(list(loader)) == repr(list(Loader(pipe, seed=1)))
-
-
 # --- in workers -------------------------------------------------------------------------------------------------------
 
 
@@ -303,14 +247,6 @@ def test_a_batch_that_fails_can_be_left_out(workers: int) -> None:
     assert "in map(" in "".join(caught.value.__notes__)
 
 
-@pytest.mark.parametrize("how", ["left", "inner"])
-def test_a_join_to_batches_whose_text_lies_in_lists_says_where_it_belongs(how: str) -> None:
-    pytest.importorskip("torch", reason="not installed")
-    batches = Pipe.of(pa.table({"k": [1, 2], "s": ["a", "b"]})).batch(2, as_="torch")
-    with pytest.raises(BadPipe, match="put join\\(\\) before batch\\(\\)"):
-        list(Loader(batches.join({"k": np.array([1]), "v": np.array([5])}, "k", how)))
-
-
 def some_missing(rows: int, missing: bool) -> Any:
     def hole(row: int, value: Any) -> Any:
         return None if missing and row == 1 else value
@@ -341,8 +277,7 @@ def test_parts_of_which_some_have_missing_values_give_batches_of_one_kind(
             file.write_table(table, max_chunksize=2)
         parts.append(Pipe.arrow(tmp_path / f"{number}.arrow") if number in stored else Pipe.of(table))
     whole = parts[0].concat(parts[1])
-    joined = whole.join({"i": np.arange(3), "j": np.arange(3)}, "i")
-    for pipe in (whole, whole.cycle(2), whole.shuffle(), whole.map(dict_of, batched=True), joined):
+    for pipe in (whole, whole.cycle(2), whole.shuffle(), whole.map(dict_of, batched=True)):
         batches = list(Loader(pipe.batch(2)))
         assert len({repr(shapes(batch)) for batch in batches}) == 1
         assert type(batches[0]["i"]) is np.ma.MaskedArray

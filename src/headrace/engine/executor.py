@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from headrace.context import timed_spread
 from headrace.engine.program import OFTEN, RARELY, Program, Stage
 from headrace.engine.wire.independent import independent
-from headrace.engine.wire.messages import GROUPED, Skip, failure
+from headrace.engine.wire.messages import AHEAD, ALONE, GROUPED, Skip, failure
 from headrace.nested import rough_bytes
 from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, timed
 from headrace.ops.copies import IMMUTABLE
@@ -173,7 +173,10 @@ class Executor:
         if avoid:
             wanted = [p for p in wanted if p not in avoid]
         chain = opened.chains[stage.number]
-        get = opened.indexed.get
+        get, ahead = opened.indexed.get, opened.indexed.ahead
+        if ahead is not None and ALONE not in avoid and wanted:
+            self.header[1], self.header[2] = wanted[0], AHEAD
+            ahead(wanted)
         if stage.group is not None:
             # (Samples that were too small for rows are so again, but it is asked now and then.)
             if stage.in_rows and (self._rows_pay or self._ran % ASK_AGAIN == 1):

@@ -38,6 +38,7 @@ def _time(found: Indexed, here: Here) -> None:
     found.get = timed(found.get, here)
     found.take = None if found.take is None else timed(found.take, here)
     found.many = None if found.many is None else timed(found.many, here)
+    found.ahead = None if found.ahead is None else timed(found.ahead, here)
 
 
 def gathered(node: "Pipe[Any]", opening: "Opening", turn: int, paired: bool = False) -> Indexed | None:
@@ -46,7 +47,7 @@ def gathered(node: "Pipe[Any]", opening: "Opening", turn: int, paired: bool = Fa
     if plain is not None:
         fetch = plain.get
         found = Indexed(plain.length, lambda position: [fetch(position)])
-        found.lengths, found.varies = plain.lengths, plain.varies
+        found.lengths, found.varies, found.ahead = plain.lengths, plain.varies, plain.ahead
         if (fetch_many := plain.many) is not None:
             found.many = lambda positions: [[sample] for sample in fetch_many(positions)]
         return found
@@ -70,7 +71,7 @@ def gathered(node: "Pipe[Any]", opening: "Opening", turn: int, paired: bool = Fa
         return out
 
     found = Indexed(below.length, get)
-    found.varies = below.varies
+    found.varies, found.ahead = below.varies, below.ahead
     if isinstance(op, Each) and op.together:
         found.many = _many(op, below, here)
     return found

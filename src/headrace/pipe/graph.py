@@ -73,7 +73,8 @@ class Pipe(
         """A pipe over a sequence (random access), an iterable, or a function that returns a fresh iterable.
 
         Of a list, an array or a tensor each reader gets copies (of an array over 1 MB a read-only view), so what an op
-        changes in place does not come back in the next epoch. A dataset of your own hands out what it likes.
+        changes in place does not come back in the next epoch. A dataset of your own hands out what it likes; one with
+        `__getitems__` is asked for all samples of a batch at once.
         """
         from headrace.sources.memory import FromIterable, FromSequence
         from headrace.tables.in_memory import from_frame

@@ -51,8 +51,8 @@ def open_http(url: str, timeout: float | None = None, **options: Any) -> RemoteS
     return RemoteStream(connect, url)
 
 
-def get(url: str, timeout: float | None, headers: dict[str, str], options: dict[str, Any], session: Any = None) -> Any:
+def get(url: str, timeout: float | None, headers: dict[str, str], options: dict[str, Any]) -> Any:
     """One GET whose body is not read yet; `timeout` None is `TIMEOUT`."""
-    client = session if session is not None else import_extra("remote", "requests")
+    client = import_extra("remote", "requests")
     given = {**options, "headers": {**headers, **(options.get("headers") or {})}}
     return client.get(url, **{"timeout": TIMEOUT if timeout is None else timeout, "stream": True, **given})

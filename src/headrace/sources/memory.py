@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 
 from headrace.brief import brief, stable
 from headrace.errors import BadPipe
-from headrace.op import Here, Source, place
+from headrace.op import Here, Indexed, Source, place
 from headrace.ops.copies import IMMUTABLE, copier, is_tensor
+from headrace.sources.together import Together, reads_together
 
 T = TypeVar("T")
 COPIED = 1 << 20
@@ -50,6 +51,14 @@ class FromSequence(Source[T]):
     def _copied(self, position: int) -> T:
         sample = self.data[position]
         return sample if type(sample) in IMMUTABLE else copy_for_reader(sample)
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        found = Source.index(self, inputs, here)
+        many = None if keeps_samples(type(self.data)) else reads_together(self.data)
+        if found is not None and many is not None:
+            together = Together(many, found.get, here)
+            found.get, found.ahead = together.get, together.ahead
+        return found
 
     def as_kept(self) -> Source[T]:
         return FromSequence(self.data, copies=False)

@@ -2,7 +2,7 @@
 
 column, table, gather, records      what a table is, and how rows are taken from it
 source, in_memory                   tables as sources of a pipe
-join_keys, lookup, matching, merge  joins, filters, tables put together
+matching, merge                     filters, tables put together
 ipc, table_transfer, batch_transfer how tables go to workers, and batches come back
 convert/                            Arrow arrays, frames and rows as tables; tables as numpy, torch, Arrow, pandas ...
 stored/                             tables on disk, read in units (row groups)

@@ -1,6 +1,6 @@
 """Tables as sources: rows by position, and whole columns for many positions at once."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -14,9 +14,6 @@ from headrace.tables.matching import matching
 from headrace.tables.merge import with_gaps
 from headrace.tables.table import Table
 
-Pick = Callable[[Table], Ints]
-"""The rows of a table that are kept, in order."""
-
 
 class Tabular(Source[dict[str, Any]]):
     """A source of rows to which verbs can push down a choice of columns, new names, and a choice of rows."""
@@ -29,9 +26,9 @@ class Tabular(Source[dict[str, Any]]):
     def rename(self, new: Mapping[str, str]) -> "Tabular":
         raise NotImplementedError
 
-    def where(self, expression: object, *, hidden: bool = True) -> "Tabular":
-        """Only the rows for which the expression is true; `hidden`: it may use columns that `select` left out, where
-        they are still there."""
+    def where(self, expression: object) -> "Tabular":
+        """Only the rows for which the expression is true. It may use columns that `select` left out, where they are
+        still there."""
         raise NotImplementedError
 
     def template(self) -> Mapping[str, Column]:
@@ -40,10 +37,6 @@ class Tabular(Source[dict[str, Any]]):
 
     def with_gaps(self, gaps: Mapping[str, bool]) -> "Tabular":
         """The same rows, where values may be missing in these columns (see `merge.gaps`)."""
-        raise NotImplementedError
-
-    def keep(self, names: tuple[str, ...], pick: Pick) -> "Tabular":
-        """Only the rows that `pick` chooses of tables of these columns."""
         raise NotImplementedError
 
     def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
@@ -97,8 +90,9 @@ class FromTable(Tabular):
     def rename(self, new: Mapping[str, str]) -> "FromTable":
         return replace(self, table=self.table.rename(new))
 
-    def where(self, expression: object, *, hidden: bool = True) -> "FromTable":
-        return self.keep(self.table.names, lambda table: matching(table, expression))
+    def where(self, expression: object) -> "FromTable":
+        kept = matching(self.table, expression)
+        return self.only(kept if self.chosen is None else self.chosen[np.isin(self.chosen, kept)])
 
     def template(self) -> Mapping[str, Column]:
         return self.table.columns
@@ -106,10 +100,6 @@ class FromTable(Tabular):
     def with_gaps(self, gaps: Mapping[str, bool]) -> "FromTable":
         columns = {n: with_gaps(c, gaps[n]) if n in gaps else c for n, c in self.table.columns.items()}
         return replace(self, table=Table(columns, self.table.length))
-
-    def keep(self, names: tuple[str, ...], pick: Pick) -> "FromTable":
-        kept = pick(self.table.select(names))
-        return self.only(kept if self.chosen is None else self.chosen[np.isin(self.chosen, kept)])
 
     def only(self, chosen: Ints) -> "FromTable":
         """The same table, and of it these rows."""

@@ -1,13 +1,18 @@
 """Stored formats: every sample once, in any order, whatever the file looks like; damage is told, never read over."""
 
+import bz2
 import errno
+import gzip
 import json
+import lzma
 import os
 import pickle
 import random
+import re
 import signal
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +23,9 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption, SnapshotRefused
-from headrace.sources.stored import formats, jsonl, source
+from headrace.sources.stored import compressed, formats, jsonl, source
 from headrace.sources.stored import index as kept
-from headrace.sources.stored.format import DamagedFile
+from headrace.sources.stored.format import DamagedFile, Spans
 from headrace.sources.stored.jsonl import _newlines
 from tests.conftest import RunScript
 from tests.depth import depth
@@ -43,11 +48,8 @@ def make(folder: Path, form: str) -> tuple[Path, list[Any]]:
         rows = [{"x": struct_int(i), "s": b"t" * i} for i in range(60)]
         made = writers.mds(folder / "m", {"x": ("int", 8), "s": ("str", None)}, [rows[:25], [], rows[25:]])
         return made, [{"s": "t" * i, "x": i} for i in range(60)]
-    if form == "megatron":
-        tokens = [np.arange(i % 7, dtype=np.uint16) for i in range(60)]
-        return writers.megatron(folder / "a.bin", tokens, 8), [t.tolist() for t in tokens]
-    records = [bytes([i]) * (i % 5) for i in range(60)]
-    return writers.bag(folder / "a.bag", records), records
+    tokens = [np.arange(i % 7, dtype=np.uint16) for i in range(60)]
+    return writers.megatron(folder / "a.bin", tokens, 8), [t.tolist() for t in tokens]
 
 
 def struct_int(number: int) -> bytes:
@@ -58,7 +60,7 @@ def plain(sample: Any) -> Any:
     return sample.tolist() if isinstance(sample, np.ndarray) else sample
 
 
-FORMS = ["bag", "jsonl", "mds", "megatron", "tar", "tfrecord"]
+FORMS = ["jsonl", "mds", "megatron", "tar", "tfrecord"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -118,9 +120,9 @@ def test_an_index_takes_sixteen_bytes_a_sample_and_is_used_again(
     Pipe.stored(path).length()
     made = tmp_path / "a.jsonl.index"
     assert made.stat().st_size == kept.HEAD + 16 * len(expected)
-    kept_spans = kept.spans_of
     monkeypatch.setattr(kept, "_scan", None)  # would be an error if it were called
-    assert len(kept_spans(str(path), jsonl.JsonLines()).starts) == len(expected)
+    with jsonl.JsonLines().open(str(path)) as file:
+        assert len(kept.spans_in(file, jsonl.JsonLines(), None).starts) == len(expected)
     assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "a.jsonl.index"]
 
 
@@ -175,7 +177,8 @@ def test_a_scan_that_was_killed_goes_on(tmp_path: Path, run_script: RunScript, w
             if not left[0]:
                 os.kill(os.getpid(), signal.SIGKILL)
         index._write_at = dying
-        print(len(index.spans_of(sys.argv[1], jsonl.JsonLines()).starts))
+        with jsonl.JsonLines().open(sys.argv[1]) as file:
+            print(len(index.spans_in(file, jsonl.JsonLines(), None).starts))
     """
     assert run_script(program, path, writes).returncode == -signal.SIGKILL
     before = kept._parsed_header((tmp_path / "a.jsonl.index").read_bytes()[: kept.HEAD], "it").upto
@@ -240,13 +243,67 @@ def test_a_span_that_still_lies_in_the_file_is_not_believed(tmp_path: Path) -> N
         Pipe.stored(path).length()
 
 
-def test_compressed_files_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    import gzip
+@pytest.mark.parametrize("name", ["a.jsonl", "a.tar"])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_file_is_refused_with_what_to_do_by_its_name_or_its_content(
+    tmp_path: Path, pack: Callable[[bytes], bytes], name: str
+) -> None:
+    (tmp_path / name).write_bytes(pack(b"1\n"))
+    with pytest.raises(DamagedFile, match=r"is compressed, .* decompress it once .* Pipe\.shards"):
+        Pipe.stored(tmp_path / name).length()
+    for ending in compressed.ENDINGS:
+        (tmp_path / f"{name}{ending}").touch()
+        with pytest.raises(DamagedFile, match=rf"{name}{ending} is compressed"):
+            Pipe.stored(tmp_path / f"{name}{ending}")
 
-    for name in ("a.jsonl", "a.tar"):
-        (tmp_path / name).write_bytes(gzip.compress(b"1\n"))
-        with pytest.raises(DamagedFile, match="is compressed"):
-            Pipe.stored(tmp_path / name).length()
+
+def test_a_shard_of_mds_that_is_there_in_its_compressed_form_only_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path, expected = make(tmp_path, "mds")
+    listed = json.loads((path / "index.json").read_text())
+    for shard in listed["shards"]:
+        shard["zip_data"] = {"basename": f"{shard['raw_data']['basename']}.zstd"}
+    (path / "index.json").write_text(json.dumps(listed))
+    assert list(Loader(Pipe.stored(path))) == expected
+    (path / "shard.00001.mds").rename(path / "shard.00001.mds.zstd")
+    with pytest.raises(
+        BadOption, match=r"shard\.00001\.mds\.zstd is compressed: decompress it to .*shard\.00001\.mds$"
+    ):
+        Pipe.stored(path)
+
+
+def test_formats_that_their_own_library_reads_are_refused_with_how(tmp_path: Path) -> None:
+    for folder, name, text in (("d", "state.json", "{}"), ("s", "dataset_dict.json", "{}"), ("l", "index.json", "")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text or '{"chunks": [], "config": {}}')
+    (tmp_path / "a.bag").touch()
+    for path, format, how in (
+        (tmp_path / "a.bag", None, "Pipe.of(bagz.Reader"),
+        (str(tmp_path / "*.bag"), None, "Pipe.of(bagz.Reader"),
+        (tmp_path / "d", None, "Pipe.of(datasets.load_from_disk"),
+        ([tmp_path / "s"], None, "Pipe.of(datasets.load_from_disk"),
+        (tmp_path / "l", None, "litdata.StreamingDataset"),
+        (tmp_path / "anything", "litdata", "litdata.StreamingDataset"),
+    ):
+        with pytest.raises(BadOption, match=f"is read by its own library; write .*{re.escape(how)}"):
+            Pipe.stored(path, format)
+
+
+def test_an_index_of_an_older_version_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, expected = make(tmp_path, "jsonl")
+    with monkeypatch.context() as before:
+        before.setattr(kept, "VERSION", kept.VERSION - 1)
+        before.setattr(jsonl.JsonLines, "find", lambda self, file, start: iter([Spans.of([0], [2])]))
+        assert Pipe.stored(path).length() == 1
+    source._catalog.cache_clear()
+    with caplog.at_level("INFO", "headrace"):
+        assert list(Loader(Pipe.stored(path))) == expected
+    assert f"of version {kept.VERSION - 1}" in caplog.text
+    monkeypatch.setattr(kept, "VERSION", kept.VERSION - 1)  # (and one that is newer is refused)
+    source._catalog.cache_clear()
+    with pytest.raises(DamagedFile, match=rf"an index of version {kept.VERSION + 1} .* not of version {kept.VERSION}"):
+        Pipe.stored(path).length()
 
 
 def test_a_tar_without_its_end_is_told_and_one_that_is_cut_is_an_error(

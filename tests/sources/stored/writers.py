@@ -72,9 +72,3 @@ def megatron(path: Path, sequences: list[np.ndarray[Any, Any]], code: int) -> Pa
     documents = np.arange(len(sequences) + 1, dtype="<i8")
     path.with_suffix(".idx").write_bytes(head + sizes.tobytes() + offsets.tobytes() + documents.tobytes())
     return path.with_suffix(".bin")
-
-
-def bag(path: Path, records: list[bytes]) -> Path:
-    ends = np.cumsum([len(r) for r in records]).astype("<u8")
-    path.write_bytes(b"".join(records) + ends.tobytes())
-    return path

@@ -29,8 +29,11 @@ from headrace.tracebacks import Call
 
 TICKETS, STOP = range(2)
 READY, RESULT, FAILED, RETIRED = range(10, 14)
-BEGUN, DONE, PACKING, GROUPED = 1, 2, 3, 4
-"""What a slot's header says of its ticket: inside a sample, answered, making the reply, or inside an op on a batch."""
+BEGUN, DONE, PACKING, GROUPED, AHEAD = 1, 2, 3, 4, 5
+"""What a slot's header says of its ticket: inside a sample, answered, making the reply, inside an op on a batch, or
+inside a source that reads all samples of the ticket in one call."""
+ALONE = -1
+"""Among the positions that a ticket avoids: its samples are read one by one, so that a death names one of them."""
 
 Skip = tuple[int, str, str, int | None, bool]
 """A sample that failed and was left out: its position, the op, the error, which one of its source it is, and whether

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import BEGUN, GROUPED, PACKING, Ticket
+from headrace.engine.wire.messages import AHEAD, ALONE, BEGUN, GROUPED, PACKING, Ticket
 from headrace.errors import PoisonSample
 
 log = logging.getLogger("headrace")
@@ -41,6 +41,8 @@ class DeathPlace(NamedTuple):
     """All its samples were made, and the reply was being packed."""
     grouped: bool = False
     """They were, and an op had them all in hand."""
+    ahead: bool = False
+    """The source was reading all of them in one call."""
 
 
 class Deaths:
@@ -75,7 +77,8 @@ class Deaths:
                     f"look at it with workers=0"
                 )
             return
-        if at is None:
+        if at is None or at.ahead:
+            ticket.avoid = (*ticket.avoid, ALONE)
             return
         if at.packing or at.grouped:
             at = at._replace(position=-1)  # which sample it was is not known: that is held against the ticket
@@ -125,8 +128,8 @@ def running_ticket(tickets: Iterable[Ticket]) -> tuple[Ticket, DeathPlace] | Non
     for ticket in tickets:
         assert ticket.slot is not None
         seq, position, begun = _HEADER.unpack_from(ticket.slot.map, 0)
-        if seq == ticket.seq and begun in (BEGUN, PACKING, GROUPED):
-            return ticket, DeathPlace(position, begun == PACKING, begun == GROUPED)
+        if seq == ticket.seq and begun in (BEGUN, PACKING, GROUPED, AHEAD):
+            return ticket, DeathPlace(position, begun == PACKING, begun == GROUPED, begun == AHEAD)
     return None
 
 
@@ -140,6 +143,8 @@ def describe_work(tickets: Iterable[Ticket], program: Program) -> str:
     where = f"at position {at.position}"
     if at.packing or at.grouped:
         where = "packing its results" if at.packing else "with a whole batch in hand"
+    elif at.ahead:
+        where = f"reading all samples in one call, from position {at.position} on"
     return f"{where}, {ticket}: {program.ops(ticket.stage)}"
 
 

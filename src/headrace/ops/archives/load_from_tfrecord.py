@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.ops.files.per_file import PerFile, path_and_binary_stream
+from headrace.sources.crc32c import crc32c
 from headrace.sources.tfrecord import features, records
 
 Spec = Mapping[str, tuple[tuple[int, ...] | None, Any] | None]
@@ -23,6 +24,7 @@ class LoadFromTfrecord(PerFile[dict[str, Any]]):
     known: int = -1
 
     def __post_init__(self) -> None:
+        crc32c()  # (what is missing is said when the pipe is made)
         for form in (self.spec or {}).values():
             if form is not None and form[0] is not None and list(form[0]).count(-1) > 1:
                 raise RuntimeError("Shape can contain at most one dynamic dimension (-1).")

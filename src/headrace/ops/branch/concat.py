@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from headrace.op import Here, Indexed, Op, Positions
+from headrace.ops.ahead import ahead_in
 from headrace.ops.counts import from_all
 
 T = TypeVar("T")
@@ -27,11 +28,14 @@ class Concat(Op[T, T]):
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         ends = list(accumulate(i.length for i in inputs))
         starts = [0, *ends[:-1]]
-        fetches = [i.get for i in inputs]
+
+        def find(position: int) -> tuple[Indexed, int]:
+            part = bisect_right(ends, position)
+            return inputs[part], position - starts[part]
 
         def get(position: int) -> T:
-            part = bisect_right(ends, position)
-            return fetches[part](position - starts[part])  # type: ignore[no-any-return]
+            inner, place = find(position)
+            return inner.get(place)  # type: ignore[no-any-return]
 
         def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
             """Many rows at once: those of each input together, then each at its place."""
@@ -43,7 +47,9 @@ class Concat(Op[T, T]):
             return merge(owners, lambda part, places: takes[part](positions[places] - starts[part], names))
 
         takes = [i.take for i in inputs if i.take is not None]
-        return Indexed(ends[-1], get, take if len(takes) == len(inputs) else None)
+        found = Indexed(ends[-1], get, take if len(takes) == len(inputs) else None)
+        found.ahead = ahead_in(inputs, lambda position: [find(position)])
+        return found
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return all(inputs)

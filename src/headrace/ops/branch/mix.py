@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, InputCursor, Lengths, Op
+from headrace.ops.ahead import ahead_in
 from headrace.ops.branch.journal import LIVE, Journal, stages_in
 from headrace.ops.repeated import RepeatedInput
 from headrace.plan.mixture import NEVER, Ends, Mixture, WeightStage, whole_weights
@@ -120,6 +121,7 @@ class Mix(Op[T, T]):
         found = Indexed(made.length, get)
         if any(inner.many is not None for inner in inputs):
             found.many = partial(_many, find)
+        found.ahead = ahead_in(inputs, lambda position: [find(position)])
         known = [inner.lengths for inner in inputs if inner.lengths is not None]
         if len(known) == len(inputs):
             tokens, keys = sum(one.tokens for one in known), tuple(one.key for one in known)

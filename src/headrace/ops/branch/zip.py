@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Here, Indexed, Op
+from headrace.ops.ahead import ahead_in
 from headrace.ops.counts import from_all
 
 
@@ -23,7 +24,9 @@ class Zip(Op[Any, tuple[Any, ...]]):
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         fetches = [i.get for i in inputs]
-        return Indexed(min(i.length for i in inputs), lambda position: tuple([fetch(position) for fetch in fetches]))
+        found = Indexed(min(i.length for i in inputs), lambda position: tuple([fetch(position) for fetch in fetches]))
+        found.ahead = ahead_in(inputs, lambda position: [(inner, position) for inner in inputs])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +47,6 @@ class ZipLongest(Op[Any, tuple[Any, ...]]):
         def get(position: int) -> tuple[Any, ...]:
             return tuple([i.get(position) if position < i.length else fill for i in inputs])
 
-        return Indexed(max(i.length for i in inputs), get)
+        found = Indexed(max(i.length for i in inputs), get)
+        found.ahead = ahead_in(inputs, lambda position: [(i, position) for i in inputs if position < i.length])
+        return found

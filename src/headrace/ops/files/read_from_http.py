@@ -1,4 +1,4 @@
-"""Read from HTTP, from Google Drive, or from either of them by the URL's host (extra `remote`)."""
+"""Read from HTTP (extra `remote`), from Google Drive (extra `gdrive`), or from either of them by the URL's host."""
 
 import warnings
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from headrace.op import Each, Flat, as_input
 from headrace.ops.files.per_file import EachFile, Keywords
 from headrace.sources.extra import require
-from headrace.sources.gdrive import resolve
+from headrace.sources.gdrive import download
 from headrace.sources.http import open_http
 from headrace.sources.stream import StreamWrapper, reopenable
 
@@ -28,26 +28,29 @@ class ReadFromHttp(EachFile[tuple[str, StreamWrapper]]):
         require("remote", "requests")
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
-        return sample, _stream(sample, sample, self.timeout, dict(self.kwargs))
+        return sample, reopenable(partial(open_http, sample, self.timeout, **dict(self.kwargs)), sample)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFromGdrive(ReadFromHttp):
-    """Each download link of Google Drive as `(file name, stream)`."""
+class ReadFromGdrive(EachFile[tuple[str, StreamWrapper]]):
+    """Each link of Google Drive as `(file name, stream)`; `kwargs` are those of `gdown.download`."""
+
+    timeout: float | None = None
+    kwargs: Keywords = ()
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
-        given = dict(self.kwargs)
-        name, url, more = resolve(sample, self.timeout, given)
-        return name, _stream(url, name, self.timeout, {**given, **more})
+        name, file = download(sample, self.timeout, dict(self.kwargs))
+        return name, StreamWrapper(file, name=name)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFromRemote(ReadFromHttp):
-    """Each URL by its host: Google Drive, or plain HTTP."""
+    """Each URL by its host: Google Drive, or plain HTTP, which takes the `kwargs`."""
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
-        reader = ReadFromGdrive if urlsplit(sample).hostname in GDRIVE else ReadFromHttp
-        return reader(self.timeout, self.kwargs).apply(sample)
+        if urlsplit(sample).hostname in GDRIVE:
+            return ReadFromGdrive(self.timeout).apply(sample)
+        return ReadFromHttp.apply(self, sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,3 @@ class Forgiving(Flat[Any, Any]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("forgiving", *self.op.identity())
-
-
-def _stream(url: str, name: str, timeout: float | None, given: dict[str, Any]) -> StreamWrapper:
-    return reopenable(partial(open_http, url, timeout, **given), name)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Flat, Here, Indexed, InputCursor, Op, as_input, is_count
+from headrace.ops.ahead import ahead_in
 from headrace.ops.repeated import RepeatedInput
 
 T = TypeVar("T")
@@ -45,13 +46,15 @@ class Cycle(Op[T, T]):
         size = inner.length
         turns = 0 if size == 0 else FOREVER // size if self.count is None else self.count
         if turns <= 1:
-            return Indexed(size * turns, inner.get, inner.take)
+            found = Indexed(size * turns, inner.get, inner.take)
+            found.ahead = inner.ahead
+            return found
         repeated = RepeatedInput(inner)
         length = size * turns if self.count is None else repeated.rounds.total(turns)
         found = Indexed(length, repeated.get, None if inner.take is None else repeated.take).placed_as(inner)
         # The parts stay: ranks that divide their number meet one class of remainders in every turn, if not always the
         # same. The units are those of one turn only.
-        found.units = None
+        found.units, found.ahead = None, ahead_in(inputs, lambda position: [repeated.find(position)])
         return found
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Here, Indexed, Op, as_input, indexed_input, place
+from headrace.ops.ahead import ahead_of
 from headrace.plan.seed import key
 
 T = TypeVar("T")
@@ -23,7 +24,9 @@ class Pick(Op[T, T]):
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
         fetch, chosen = inner.get, self.indices
-        return Indexed(len(chosen), lambda position: fetch(chosen[position]))
+        found = Indexed(len(chosen), lambda position: fetch(chosen[position]))
+        found.ahead = ahead_of(inner, lambda positions: [chosen[position] for position in positions])
+        return found
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return len(self.indices)
@@ -59,7 +62,9 @@ class WeightedDraw(Op[T, T]):
         order = Weighted(self.weights, self.count, key(here.seed, "weighted"))
         at, fetch, take = Chunked(order).at, inner.get, inner.take
         many = None if take is None else lambda positions, names: take(order(positions), names)
-        return Indexed(self.count, lambda position: fetch(at(position)), many)
+        found = Indexed(self.count, lambda position: fetch(at(position)), many)
+        found.ahead = ahead_of(inner, lambda positions: map(at, positions))
+        return found
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.count

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from headrace.op import Here, Indexed, Op, is_count
+from headrace.ops.ahead import ahead_of
 from headrace.plan.seed import key
 from headrace.tables.ops.columns import close_streams
 
@@ -48,7 +49,9 @@ class RandomSplit(Op[T, T]):
         (inner,) = inputs
         chosen = self._chosen(inner.length)
         fetch = inner.get
-        return Indexed(len(chosen), lambda position: fetch(chosen[position]))
+        found = Indexed(len(chosen), lambda position: fetch(chosen[position]))
+        found.ahead = ahead_of(inner, lambda positions: [chosen[position] for position in positions])
+        return found
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         size = inputs[0]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Each, Here, Indexed, Lengths, Op, as_input, is_count, place
+from headrace.ops.ahead import ahead_of
 from headrace.ops.shape.batch import DataChunk
 from headrace.plan.seed import generator, key
 
@@ -86,6 +87,7 @@ class Shuffle(Op[T, T]):
             )  # fmt: skip
         if (fetch_many := inner.many) is not None:
             found.many = lambda positions: fetch_many([at(position) for position in positions])
+        found.ahead = ahead_of(inner, lambda positions: map(at, positions))
         found.parts, found.scattered = parts, units if parts is None else None
         if units is not None and self.window is None:
             found.remark, found.trouble = _remark(units, plan), _trouble(units, plan)

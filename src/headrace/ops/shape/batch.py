@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from headrace.context import read_each
 from headrace.errors import BadOption
 from headrace.op import Flat, Here, Indexed, Op
+from headrace.ops.ahead import ahead_of
 from headrace.ops.counts import positive
 
 T = TypeVar("T")
@@ -40,7 +41,11 @@ class Batch(Op[T, list[T]]):
             found = read_each(wanted, lambda p: (fetch(p),), here, position)
             return [one[0] for one in found if one is not None]
 
-        return Indexed(self._count(total), get)
+        found = Indexed(self._count(total), get)
+        found.ahead = ahead_of(
+            inner, lambda some: [p for b in some for p in range(b * size, min((b + 1) * size, total))]
+        )
+        return found
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return None if inputs[0] is None else self._count(inputs[0])

@@ -85,17 +85,22 @@ TOGETHER = 64
 def gather_lists(inner: Indexed, positions: range, here: Here, take: Take | None = None) -> list[list[Any]]:
     """The list of samples at each of these positions, each sample as `take(sample, position)` makes it."""
     lists: list[list[Any]] = []
+    ahead = inner.ahead
     many = None if here.lenient else inner.many  # what is left out has to be counted one by one
     if many is not None:
         try:
             for start in range(0, len(positions), TOGETHER):
+                if ahead is not None:
+                    ahead(positions[start : start + TOGETHER])
                 lists += many(positions[start : start + TOGETHER])
             if take is not None:
                 lists = [[take(one, at) for one in some] for at, some in zip(positions, lists, strict=True)]
             return lists
         except Exception:
             lists.clear()  # once more, each by itself: so the error names the sample
-    for at in positions:
+    for number, at in enumerate(positions):
+        if ahead is not None and number % TOGETHER == 0:
+            ahead(positions[number : number + TOGETHER])
         try:
             made = inner.get(at)
         except Exception as error:

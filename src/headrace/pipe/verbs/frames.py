@@ -14,7 +14,6 @@ from headrace.pipe.verbs.growing import Verbs, grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
-    from headrace.tables.column import Column
     from headrace.tables.source import Tabular
     from headrace.tables.stored.manifest import Manifest
 
@@ -107,32 +106,6 @@ class FrameVerbs(Verbs):
 
         return grow(self, FrameRows())
 
-    def join(self, frame: object, on: str | Mapping[str, str] | Sequence[str], how: str = "left") -> "Pipe[Any]":
-        """The columns of a frame in memory added by key; "left": missing where there is no such key, "inner": left out.
-
-        `on` is a column or several, or {name here: name in the frame}; in the frame each key occurs once.
-        """
-        from headrace.tables.convert.frames import table_of
-        from headrace.tables.lookup import Lookup
-        from headrace.tables.ops.join import Join, Match, check_joined
-
-        table = table_of(frame)
-        if table is None:
-            raise BadOption(
-                f"join() takes a frame (a dict of arrays, pandas, polars, pyarrow), not {type(frame).__name__}"
-            )
-        if how not in ("left", "inner"):
-            raise BadOption(f"join(how=) is 'left' or 'inner', not {how!r}")
-        pairs = dict(on) if isinstance(on, Mapping) else {n: n for n in ((on,) if isinstance(on, str) else on)}
-        lookup = Lookup(table, _keys_in(frame, table.names, pairs), tuple(pairs))
-        if (known := _known_columns(self)) is not None:
-            check_joined(lookup, known)
-        if how == "left":
-            return grow(self, Join(lookup))
-        pushed = _pushed_rows(self, lambda source: source.keep(lookup.on, lookup.matches))
-        kept = grow(self, Match(lookup)) if pushed is None else pushed
-        return kept.then(Join(lookup, always=True))
-
     # --- what verbs of `Pipe` hand over to --------------------------------------------------------------------------
 
     def _column_batch(self, size: int, drop_last: bool, as_: str | None) -> "Pipe[Any]":
@@ -168,11 +141,7 @@ class FrameVerbs(Verbs):
     def _filter_rows(self, expression: object) -> "Pipe[Any]":
         from headrace.tables.ops.select import Where
 
-        pushed = _pushed_rows(
-            self,
-            lambda source: source.where(expression, hidden=False),
-            lambda source: source.where(expression),
-        )
+        pushed = _pushed(self, lambda source: source.where(expression), _KEEP_ROWS)
         return grow(self, Where(expression)) if pushed is None else pushed
 
 
@@ -205,28 +174,13 @@ def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":
 _KEEP_ROWS = ("Shuffle", "Sharding", "Cycle", "Concat")
 """Ops for which it is the same whether rows are left out before them or after them."""
 _KEEP_COLUMNS = (*_KEEP_ROWS, "Header")
-"""The same for columns."""
-_KEEP_TYPES = (*_KEEP_COLUMNS, "Join")
-"""Ops behind which every column of the source is there, as it was."""
+"""The same for columns: behind these ops every column of the source is there, as it was."""
 
 
 def _is_one_of(op: object, names: tuple[str, ...]) -> bool:
     """Whether an op is one of ours with such a name; their modules are not imported to find out."""
     module = type(op).__module__
     return type(op).__name__ in names and module.startswith(("headrace.ops.", "headrace.tables.ops."))
-
-
-def _pushed_rows(
-    pipe: Verbs, narrow: Callable[[Any], Any], unjoined: Callable[[Any], Any] | None = None
-) -> "Pipe[Any] | None":
-    """The pipe over fewer rows: chosen before a join too, unless that takes a column that only the join adds.
-
-    `unjoined`: how they are chosen where no join stands between.
-    """
-    try:
-        return _pushed(pipe, narrow, (*_KEEP_ROWS, "Join"))
-    except (BadOption, BadPipe):
-        return _pushed(pipe, unjoined or narrow, _KEEP_ROWS)
 
 
 def _pushed(pipe: Verbs, narrow: Callable[[Any], Any], through: tuple[str, ...]) -> "Pipe[Any] | None":
@@ -248,7 +202,7 @@ def _sources(pipe: Verbs) -> "list[Tabular]":
 
     if isinstance(pipe.op, Tabular):
         return [pipe.op]
-    return [s for i in pipe.inputs for s in _sources(i)] if _is_one_of(pipe.op, _KEEP_TYPES) else []
+    return [s for i in pipe.inputs for s in _sources(i)] if _is_one_of(pipe.op, _KEEP_COLUMNS) else []
 
 
 def _alike_parts(pipe: Verbs) -> Verbs:
@@ -264,35 +218,7 @@ def _alike_parts(pipe: Verbs) -> Verbs:
     templates = [source.template() for source in sources]
     check_alike(templates)
     found = gaps(templates)
-    return (_pushed(pipe, lambda source: source.with_gaps(found), _KEEP_TYPES) if found else None) or pipe
-
-
-def _known_columns(pipe: Verbs) -> "Mapping[str, Column] | None":
-    """The columns that a pipe will have, where that is known before it runs."""
-    from headrace.tables.ops.join import Join
-    from headrace.tables.source import Tabular
-
-    if isinstance(pipe.op, Tabular):
-        return pipe.op.template()
-    if isinstance(pipe.op, Join):
-        known = _known_columns(pipe.inputs[0])
-        added: Mapping[str, Column] = pipe.op.lookup.table.columns
-        return None if known is None else {**known, **{name: added[name] for name in pipe.op.lookup.values}}
-    return _known_columns(pipe.inputs[0]) if _is_one_of(pipe.op, _KEEP_COLUMNS) else None
-
-
-def _keys_in(frame: object, names: tuple[str, ...], pairs: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the keys in the frame that is joined."""
-    for here, there in pairs.items():
-        if there not in names:
-            levels = getattr(getattr(frame, "index", None), "names", ())
-            hint = (
-                "it is the index of the frame: join frame.reset_index()" if there in levels
-                else f"if it has another name there, write on={{{here!r}: 'its name there'}}"
-            )  # fmt: skip
-            shown = ", ".join(map(repr, names[:20]))
-            raise BadOption(f"join(): the frame that is joined has no column {there!r}, it has {shown}; {hint}")
-    return tuple(pairs.values())
+    return (_pushed(pipe, lambda source: source.with_gaps(found), _KEEP_COLUMNS) if found else None) or pipe
 
 
 def is_expression(value: object) -> bool:

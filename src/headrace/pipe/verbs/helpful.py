@@ -17,7 +17,9 @@ FOREIGN_VERBS = {
     "decode_fn": "decode() or map(fn)",
     "from_tensor_slices": "Pipe.of({'x': x, 'y': y}), of arrays of one length",
     "interleave": "mix(), or round_robin_demux() and mux()",
+    "join": "Pipe.of(frame), of frames that polars, duckdb or pyarrow has joined",
     "map_with_index": "enumerate().map(fn)",
+    "merge": "Pipe.of(frame), of frames that polars, duckdb or pyarrow has joined",
     "mp_prefetch": "Loader(pipe, workers=4, prefetch=2)",
     "mp_prefetch_to_iter_dataset": "Loader(pipe, workers=4, prefetch=2)",
     "padded_batch": "batch(n).collate(pad=0)",
@@ -32,9 +34,7 @@ FOREIGN_VERBS = {
 }
 """Verbs of other libraries (Grain, tf.data, TorchData, WebDataset, pandas), and what one writes here instead."""
 FOREIGN_OPTIONS = {
-    "left_on": "on={'name here': 'name in the frame'}",
     "reshuffle_each_iteration": "nothing: every epoch has an order of its own",
-    "right_on": "on={'name here': 'name in the frame'}",
     "seed": "Loader(pipe, seed=7): all random choices of a pipe follow from one number",
 }
 """Their options."""

@@ -31,7 +31,7 @@ class RemoteVerbs(Verbs):
     def read_from_gdrive(
         self, *, timeout: float | None = None, skip_on_error: bool = False, **kwargs: object
     ) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Each download link of Google Drive as (file name, stream)."""
+        """Each link of Google Drive as (file name, stream), by gdown; `kwargs` are those of `gdown.download`."""
         from headrace.ops.files.read_from_http import ReadFromGdrive
 
         return _read(self, ReadFromGdrive(timeout, keywords(kwargs)), skip_on_error)
@@ -39,7 +39,7 @@ class RemoteVerbs(Verbs):
     def read_from_remote(
         self, *, timeout: float | None = None, skip_on_error: bool = False, **kwargs: object
     ) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Each URL read by its host: Google Drive, or plain HTTP."""
+        """Each URL read by its host: Google Drive, or plain HTTP, to which the `kwargs` go."""
         from headrace.ops.files.read_from_http import ReadFromRemote
 
         return _read(self, ReadFromRemote(timeout, keywords(kwargs)), skip_on_error)

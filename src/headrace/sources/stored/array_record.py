@@ -15,9 +15,9 @@ import numpy as np
 
 from headrace.observe.meter import files
 from headrace.sources.extra import import_extra, require
-from headrace.sources.stored.format import DamagedFile, FileState, Ints, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.packed import PiecesFile
+from headrace.sources.stored.format import MEMORY, DamagedFile, FileState, Ints, OpenFile, Spans, StoredFormat
 from headrace.tables.packages import check_threads
+from headrace.tables.stored.cache import Cache
 
 OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """No reading ahead, because samples are not read in order, and no threads, because a record is small: reading it costs
@@ -30,7 +30,7 @@ DAMAGE = (RuntimeError, ValueError, IndexError)
 class ArrayRecords(StoredFormat):
     name = "arrayrecord"
     endings = (".array_record", ".arrayrecord")
-    scanned = packable = False
+    scanned = False
 
     def __post_init__(self) -> None:
         require("arrayrecord", "array_record")
@@ -45,7 +45,11 @@ class ArrayRecords(StoredFormat):
         return data
 
 
-class ArrayRecordFile(PiecesFile):
+_groups: Cache[list[bytes]] = Cache(MEMORY)
+"""The groups that were used last, of all files."""
+
+
+class ArrayRecordFile(OpenFile):
     """A file whose places are numbers of records. Each thread of each process has a reader of its own."""
 
     def __init__(self, path: str) -> None:
@@ -63,13 +67,15 @@ class ArrayRecordFile(PiecesFile):
 
     def read(self, start: int, size: int) -> bytes:
         group, place = divmod(start, self._group)
-        found = self._records(group) if self._group == 1 else self.piece(group)
-        data: bytes = found[place]
+        if self._group == 1:
+            data = self._records(group)[0]
+        else:
+            data = _groups.get((self.path, self.state, group), 0, lambda _: self._sized(group))[place]
         files.read(len(data))
         return data
 
-    def load(self, number: int) -> tuple[list[bytes], int]:
-        found = self._records(number)
+    def _sized(self, group: int) -> tuple[list[bytes], int]:
+        found = self._records(group)
         return found, sum(map(len, found))
 
     def _records(self, group: int) -> list[bytes]:

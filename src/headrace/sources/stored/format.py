@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from headrace.observe.meter import files
 
 Ints = NDArray[np.int64]
+MEMORY = 256 << 20
+"""Bytes of groups of records, read as a whole, that a process keeps in memory."""
 
 
 class DamagedFile(ValueError):
@@ -73,9 +75,8 @@ class OpenFile:
         files.opened()
         self.state = FileState.of(self._fd)
         self.size = self.state.size
-        """The first place after all samples. Places are bytes; in a compressed file, bytes of its unpacked content."""
+        """The first place after all samples. Places are bytes, or numbers of records."""
         self.bytes = self.size
-        """Bytes of the whole unpacked content."""
 
     unit_memory = 0
     """Bytes that stay in memory while a unit of the file is read."""
@@ -137,11 +138,9 @@ class StoredFormat(ABC):
     __slots__ = ()
     name: ClassVar[str]
     endings: ClassVar[tuple[str, ...]] = ()
-    """What names of such files end with, in small letters and without the ending of a compression."""
+    """What names of such files end with, in small letters."""
     scanned: ClassVar[bool] = True
     """The spans are found by reading through the file, so they are kept in an index beside it."""
-    packable: ClassVar[bool] = True
-    """Compressed files of this format are read as well, by their unpacked content."""
 
     @classmethod
     def of(cls, files: tuple[str, ...], trust: bool) -> "StoredFormat":

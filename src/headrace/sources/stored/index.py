@@ -26,7 +26,6 @@ from headrace.errors import BadOption
 from headrace.sources import lock
 from headrace.sources.atomic import atomic_write
 from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.packed import Members, UnpackedFile, is_packed
 
 VERSION = 4
 """Higher whenever samples are found by another rule: an index of a lower version is made again."""
@@ -59,29 +58,16 @@ class _Header:
     """The check sum of the spans: a wrong span would be a wrong sample, and nothing else would notice."""
 
 
-def spans_of(path: str, format: StoredFormat, folder: str | None = None) -> Spans:
-    """Where the samples of a file are: by the file's own table, by an index, or by a scan that leaves an index.
+def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
+    """Where the samples of an open file are: by the file's own table, by an index, or by a scan that leaves an index.
 
     Indices lie beside their files, or in `folder`.
     """
-    with open_stored(path, format, folder) as file:
-        return spans_in(file, format, folder)
-
-
-def open_stored(path: str, format: StoredFormat, folder: str | None) -> OpenFile:
-    """The file, opened for reading; a compressed one reads as its unpacked content."""
-    if not is_packed(path) or not format.packable:
-        return format.open(path)
-    return UnpackedFile(path, spans_of(path, Members(), folder))
-
-
-def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
-    """Where the samples of an open file are."""
     path = file.path
-    if not format.scanned and not is_packed(path):
+    if not format.scanned:
         (table,) = format.find(file, 0)
         return table
-    target = _index_path(path, format, folder)
+    target = _index_path(path, folder)
     try:
         found = _load(target, file, format)
         if found is not None and found[0].upto == file.size:
@@ -101,14 +87,13 @@ def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
         ) from error
 
 
-def _index_path(path: str, format: StoredFormat, folder: str | None) -> str:
-    ending = f".{format.name}{ENDING}" if isinstance(format, Members) else ENDING
+def _index_path(path: str, folder: str | None) -> str:
     if folder is None:
-        return path + ending
+        return path + ENDING
     name = os.path.abspath(path).strip(os.sep).replace("%", "%25").replace(os.sep, "%2F")
     if len(whole := os.fsencode(name)) > LONGEST:
         name = f"{blake2b(whole, digest_size=12).hexdigest()}%{name[-SHOWN:]}"  # (no % stands so in other names)
-    return os.path.join(folder, name + ending)
+    return os.path.join(folder, name + ENDING)
 
 
 def _scan(target: str, file: OpenFile, format: StoredFormat, header: _Header | None) -> Spans:

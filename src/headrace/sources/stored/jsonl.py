@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.packed import compression
+from headrace.sources.stored.compressed import check_content
+from headrace.sources.stored.format import Ints, OpenFile, Spans, StoredFormat
 
 PIECE = 1 << 20
 """Bytes that are scanned together: few enough to stay in the processor's cache."""
@@ -30,12 +30,7 @@ class JsonLines(StoredFormat):
     endings = (".jsonl", ".ndjson")
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
-        if (kind := compression(file)) is not None:
-            raise DamagedFile(
-                f"{file.path} is compressed ({kind}), so no line of it can be read by itself: name it .gz or .zst if "
-                "it is one, decompress it, or read it as a stream with "
-                "Pipe.files(...).open_files().decompress().readlines()"
-            )
+        check_content(file)
         marked = file.read(0, min(len(MARK), file.size)) == MARK
         line = at = start or (len(MARK) if marked else 0)
         piece, marks = bytearray(PIECE), np.empty(PIECE, bool)

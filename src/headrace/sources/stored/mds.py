@@ -17,7 +17,6 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.sources.stored.format import DamagedFile, FileState, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.packed import is_packed
 from headrace.sources.stored.pickles import load_trusted
 from headrace.sources.stored.spans import counted_table, spans_between
 
@@ -82,13 +81,10 @@ def shards(folder: str) -> tuple[str, ...]:
 
 
 def _existing(path: Path, packed: Any) -> Path:
-    """The path of a shard: the plain file if there is one, else the compressed one."""
-    if not packed or path.exists():
-        return path
-    found = path.parent / Path(packed["basename"]).name
-    if not is_packed(found.name):
-        raise BadOption(f"{found} is compressed in a way that is not read here: decompress it to {path.name} first")
-    return found
+    """The path of a shard, unless it is there in its compressed form only."""
+    if packed and not path.exists():
+        raise BadOption(f"{path.parent / Path(packed['basename']).name} is compressed: decompress it to {path.name}")
+    return path
 
 
 _known: dict[tuple[str, FileState], tuple[MdsColumn, ...]] = {}

@@ -26,7 +26,7 @@ TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8
 class Megatron(StoredFormat):
     name = "megatron"
     endings = (".bin",)
-    scanned = packable = False
+    scanned = False
 
     def open(self, path: str) -> OpenFile:
         return TokensFile(path, index_of(path))

@@ -20,9 +20,8 @@ from headrace.errors import BadOption
 from headrace.observe.meter import planned
 from headrace.op import Here, Indexed, Source
 from headrace.plan.units import Units, choose_arrangement
-from headrace.sources.stored.format import FileState, Ints, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.index import open_stored, spans_in
-from headrace.sources.stored.packed import MEMORY
+from headrace.sources.stored.format import MEMORY, FileState, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.index import spans_in
 
 UNIT = 4 << 20
 """Bytes of a unit, about. The order of samples depends on it."""
@@ -56,7 +55,7 @@ class StoredFiles(Source[Any]):
         number = bisect_right(catalog.ends, position)
         spans = catalog.spans[number]
         row = position - (catalog.ends[number - 1] if number else 0)
-        file = _open_file(self.paths[number], self.states[number], self.format, self.folder)
+        file = _open_file(self.paths[number], self.states[number], self.format)
         start, size = int(spans.starts[row]), int(spans.sizes[row])
         try:
             data = file.read(start, size)
@@ -121,7 +120,7 @@ class _Catalog(NamedTuple):
     unit_ends: Ints
     """The first position after each unit."""
     total: int
-    """Bytes of all files, unpacked."""
+    """Bytes of all files."""
     largest: int
     """The most bytes that stay in memory while a unit is read."""
 
@@ -134,7 +133,7 @@ def _catalog(
     unit_ends = [np.zeros(0, np.int64)]
     first = total = largest = 0
     for path, state in zip(paths, states, strict=True):
-        with open_stored(path, format, folder) as file:
+        with format.open(path) as file:
             file.check(state)
             found = spans_in(file, format, folder)
             # (Empty samples may begin where the file ends, behind the last unit: they belong to a file all the same.)
@@ -149,8 +148,8 @@ def _catalog(
 
 
 @lru_cache(maxsize=OPEN)
-def _open_file(path: str, state: FileState, format: StoredFormat, folder: str | None) -> OpenFile:
+def _open_file(path: str, state: FileState, format: StoredFormat) -> OpenFile:
     """A file that stays open while it is among those that were read last, or somebody still reads it."""
-    file = open_stored(path, format, folder)
+    file = format.open(path)
     file.check(state)
     return file

@@ -17,8 +17,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from headrace.ops.archives.webdataset import add_file, key_and_ending
+from headrace.sources.stored.compressed import check_content
 from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.packed import compression
 from headrace.sources.stored.spans import ForwardReader, in_batches
 
 BLOCK = 512
@@ -53,14 +53,9 @@ class Member(NamedTuple):
 class TarShards(StoredFormat):
     name = "tar"
     endings = (".tar",)
-    packable = False
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
-        if compression(file) is not None:
-            raise DamagedFile(
-                f"{file.path} is compressed, so no sample of it can be read by itself: unpack it once, or read it as a "
-                "stream with Pipe.shards(...)"
-            )
+        check_content(file)
         return in_batches(_samples(file, start))
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:

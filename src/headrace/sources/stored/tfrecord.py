@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.sources.crc32c import stored_crc
+from headrace.sources.crc32c import crc32c, stored_crc
 from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.spans import ForwardReader, in_batches
 from headrace.sources.tfrecord import features
@@ -19,6 +19,9 @@ class TfRecords(StoredFormat):
     """Samples are the bytes of the records, not the features in them."""
     name = "tfrecord"
     endings = (".tfrecord", ".tfrecords")
+
+    def __post_init__(self) -> None:
+        crc32c()  # (what is missing is said when the pipe is made)
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         return in_batches(_records(file, start))

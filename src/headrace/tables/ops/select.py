@@ -33,20 +33,6 @@ def is_row(sample: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(sample, dict) and table_of(sample) is None
 
 
-def spread_kept(
-    sample: Any, verb: str, kept: Callable[[Any], Any], row: Callable[[dict[str, Any]], Any] | None = None
-) -> Iterator[Any]:
-    """The sample, or of a frame the rows, that `kept` chooses of a table; `row`: the part of one row that it needs."""
-    if is_row(sample):
-        if len(kept(table_of_rows([sample if row is None else row(sample)]))):
-            yield sample
-        return
-    table, form = table_form(sample, verb)
-    rows = kept(table)
-    if len(rows):
-        yield sample if len(rows) == table.length else deliver(table.take(rows), form)
-
-
 def with_take(op: Each[Any, Any], inputs: tuple[Indexed, ...], here: Here, taken: Callable[..., Any]) -> Indexed:
     """Random access to the op's rows: `taken(take, positions, names)` makes them of what `take` gives below."""
     found, below = Each.index(op, inputs, here), inputs[0].take
@@ -116,7 +102,14 @@ class Where(Flat[Any, Any]):
     verb = "filter"
 
     def spread(self, sample: object) -> Iterator[Any]:
-        return spread_kept(sample, "filter", lambda table: matching(table, self.expression))
+        if is_row(sample):
+            if len(matching(table_of_rows([sample]), self.expression)):
+                yield sample
+            return
+        table, form = table_form(sample, "filter")
+        rows = matching(table, self.expression)
+        if len(rows):
+            yield sample if len(rows) == table.length else deliver(table.take(rows), form)
 
     def describe(self) -> str:
         return f"filter({self.expression})"

@@ -22,9 +22,9 @@ from headrace.plan.units import Units, choose_arrangement
 from headrace.tables.column import Column, Ints
 from headrace.tables.convert.arrow_types import read_schema
 from headrace.tables.convert.from_arrow import takeable_columns, takeable_schema
-from headrace.tables.matching import check_expression, matching, reason
+from headrace.tables.matching import check_expression, reason
 from headrace.tables.packages import pa
-from headrace.tables.source import Pick, Tabular, hashed
+from headrace.tables.source import Tabular, hashed
 from headrace.tables.stored.unit_table import UnitTable
 from headrace.tables.table import Table, check_names, renamed
 
@@ -108,10 +108,8 @@ class FromUnits(Tabular):
     counts: Ints
     """How many rows of each unit there are, or the expression keeps."""
     digest: str = field(repr=False)
-    """Of `counts`, or of `chosen`."""
+    """Of `counts`."""
     expression: Any = None
-    chosen: Ints | None = field(default=None, repr=False)
-    """After an inner join: which of the rows are left, 8 bytes each."""
     opened: OpenedTable = field(default_factory=OpenedTable, repr=False, init=False)
     verb = "files"
 
@@ -122,13 +120,13 @@ class FromUnits(Tabular):
     # --- what Tabular asks for --------------------------------------------------------------------------------------
 
     def size(self) -> int:
-        return int(self.counts.sum()) if self.chosen is None else len(self.chosen)
+        return int(self.counts.sum())
 
     def get(self, position: int) -> dict[str, Any]:
-        return self.table().row(position if self.chosen is None else int(self.chosen[position]))
+        return self.table().row(position)
 
     def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
-        return self.table().take(positions if self.chosen is None else self.chosen[positions], names)
+        return self.table().take(positions, names)
 
     def select(self, names: Iterable[str]) -> "FromUnits":
         inside = {outer: inner for inner, outer in self.names}
@@ -141,13 +139,10 @@ class FromUnits(Tabular):
         pairs = tuple((inner, name) for (inner, _), name in zip(self.names, outer, strict=True))
         return replace(self, names=pairs)
 
-    def where(self, expression: Any, *, hidden: bool = True) -> "FromUnits":
+    def where(self, expression: Any) -> "FromUnits":
         if any(inner != outer for inner, outer in self.names):
             raise BadPipe("filter() by expression comes before rename(): it uses the names that the files have")
-        schema = takeable_schema(self.stored.schema())
-        check_expression(expression, schema if hidden else pa.schema([schema.field(name) for name, _ in self.names]))
-        if self.chosen is not None:
-            return self.keep(tuple(outer for _, outer in self.names), lambda table: matching(table, expression))
+        check_expression(expression, takeable_schema(self.stored.schema()))
         both = expression if self.expression is None else self.expression & expression
         counts = self.stored.count(both)
         return replace(self, expression=both, counts=counts, digest=hashed(counts))
@@ -158,16 +153,6 @@ class FromUnits(Tabular):
     def with_gaps(self, gaps: Mapping[str, bool]) -> "FromUnits":
         more = {inner for inner, outer in self.names if outer in gaps}
         return replace(self, stored=replace(self.stored, masked=self.stored.masked | more))
-
-    def keep(self, names: tuple[str, ...], pick: Pick) -> "FromUnits":
-        narrow = self.select(names)
-        kept, first = [np.zeros(0, np.int64)], 0
-        for stop in narrow.units().ends.tolist():
-            kept.append(first + pick(narrow.rows(np.arange(first, stop))))
-            first = stop
-        found = np.concatenate(kept)
-        chosen = found if self.chosen is None else self.chosen[found]
-        return replace(self, chosen=chosen, digest=hashed(chosen))
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         found = Tabular.index(self, inputs, here)
@@ -180,11 +165,7 @@ class FromUnits(Tabular):
     def units(self) -> Units:
         """Where units end, how many of them fit in memory, and their bytes."""
         table = self.table()
-        ends = table.ends
-        if self.chosen is not None:
-            ends = np.searchsorted(self.chosen, table.ends)
-            ends = np.unique(ends[ends > 0])
-        return Units(ends, table.hold, table.length * table.row_bytes, table.largest * table.row_bytes)
+        return Units(table.ends, table.hold, table.length * table.row_bytes, table.largest * table.row_bytes)
 
     def table(self) -> UnitTable:
         if self.opened.table is None:
