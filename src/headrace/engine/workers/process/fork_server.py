@@ -72,6 +72,9 @@ class ForkServer:
 
     def start(self, number: int, shipped: int, modules: list[str], handles: Handles, join: Join) -> None:
         """Give `join` a worker for the program `shipped`: one that waits, or a new one."""
+        # Server and worker may be older than a change of folder or environment in the consumer: send these too. (A
+        # folder that was deleted has no name. That raises here, while no worker is in hand.)
+        surroundings = (os.getcwd(), dict(os.environ))
         if self._asked or self._idle:
             with self._lock:
                 self._read_answers()
@@ -85,8 +88,7 @@ class ForkServer:
             started = self._idle.pop(0)
             self.workers.add(started)
             with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its end is noticed as any other
-                # Server and worker may be older than a change of folder or environment in the consumer: send these too.
-                send_start(started.sock, number, shipped, handles, (os.getcwd(), dict(os.environ)))
+                send_start(started.sock, number, shipped, handles, surroundings)
             join(number, started)
 
     def warm(self, workers: int, modules: list[str]) -> None:
