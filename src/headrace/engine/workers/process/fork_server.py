@@ -25,13 +25,13 @@ from headrace.engine.workers.process.start import (
     StartedWorker,
     awaited,
     end,
+    ends_and_dump,
     interpreter,
     is_stopped,
     pair,
     send_start,
     signals_held,
 )
-from headrace.memory.arena import memfd
 
 DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
@@ -56,8 +56,12 @@ class ForkServer:
 
     def __init__(self) -> None:
         self.sock, theirs = pair()
-        with contextlib.closing(theirs):
-            self.process = interpreter("process.server", (theirs.fileno(),))
+        try:
+            with theirs:
+                self.process = interpreter("process.server", (theirs.fileno(),))
+        except BaseException:
+            self.sock.close()
+            raise
         self.owner = os.getpid()
         self.workers: weakref.WeakSet[StartedWorker] = weakref.WeakSet()
         self.modules: set[str] = set()
@@ -69,6 +73,7 @@ class ForkServer:
         self._warmed: set[str] = set()
         """Large packages that the idle workers have imported."""
         self._lock = threading.Lock()
+        _servers.add(self)
 
     def start(self, number: int, shipped: int, modules: list[str], handles: Handles, join: Join) -> None:
         """Give `join` a worker for the program `shipped`: one that waits, or a new one."""
@@ -101,11 +106,9 @@ class ForkServer:
     def _request(self, modules: list[str]) -> None:
         self.modules.update(modules)
         with signals_held():
-            ours, theirs = pair()
-            dump = memfd()
-            self._asked.append((ours, dump))
-            with contextlib.closing(theirs):
+            with ends_and_dump() as (ours, theirs, dump):
                 self._send(("fork", modules, search_path()), [theirs.fileno(), dump])
+            self._asked.append((ours, dump))
 
     def _read_answers(self) -> None:
         """Read the answers about all workers that were asked for."""
@@ -196,6 +199,20 @@ class ForkServer:
             end(self.process, GRACE)
 
 
+_servers: weakref.WeakSet[ForkServer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In any copy of this process: the connections to the servers are the parent's."""
+    for server in [*_servers]:
+        server.sock.close()
+        server._forget_workers()
+
+
+if hasattr(os, "register_at_fork"):  # (a system that forks)
+    os.register_at_fork(after_in_child=_forked)
+
+
 def large() -> list[str]:
     """Large packages that this process has imported."""
     return [name for name in LARGE if name in sys.modules]
@@ -257,15 +274,6 @@ class ForkServers:
         if server is not None:
             atexit.unregister(server.close)
             server.close()
-
-    def forget(self) -> None:
-        """In a forked process: close the connections to the servers, which belong to the parent."""
-        for server in (self.now, *self._former):
-            if server is not None:
-                server.sock.close()
-                server._forget_workers()
-        self.now = None
-        self._former.clear()
 
     def close(self) -> None:
         for server in (self.now, *self._former):
