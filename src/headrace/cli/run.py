@@ -8,6 +8,7 @@ import argparse
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import BadOption, meant
 from headrace.launch.job import Job, launch
@@ -39,7 +40,10 @@ def main(argv: list[str]) -> int:
     parsed = vars(parser.parse_args(_words(parser, argv)))
     if parsed["program"][:1] == ["--"]:
         del parsed["program"][0]
-    job = Job(**{name: tuple(value) if isinstance(value, list) else value for name, value in parsed.items()})
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in parsed.items()
+    }
+    job = Job(**options)
     _check_program(job)
     if job.print_topology:
         print(job.picture(), flush=True)
