@@ -1,6 +1,5 @@
 """`headrace run` with real processes: tags, exit codes, signals, restarts, nothing left."""
 
-import json
 import os
 import re
 import signal
@@ -236,7 +235,8 @@ def test_the_topology_is_printed_and_needs_no_program(capsys: pytest.CaptureFixt
         (["--vipu-server-host", "x", "true"], "scheduler"),
         (["--ipus-per-replica", "2", "true"], "leave it out"),
         (["--numa-aware=maybe", "true"], "yes or no"),
-        (["--overwrite-config", "true"], "--export-config"),
+        (["--import-config", "job.toml", "true"], "options are not kept in files"),
+        (["--export-config=job.toml", "true"], "options are not kept in files"),
         ([], "no program to run"),
         (["--num-instances"], "expected one argument"),
         (["--num-instance", "2", "true"], "--num-instance; did you mean '--num-instances'?"),
@@ -248,62 +248,3 @@ def test_the_topology_is_printed_and_needs_no_program(capsys: pytest.CaptureFixt
 def test_what_cannot_be_done_is_refused(args: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", *args]) == 2
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["job.toml", "job.json"])
-def test_options_survive_a_file_and_the_command_line_wins(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = str(tmp_path / name)
-    env = ["--env", 'A="\\ é\x7f', "--env", "B=2"]
-    # a picture is printed, and nothing is run, because there is no program
-    assert (
-        main(["run", "--num-replicas", "4", "--num-instances", "4", "--print-topology", *env, "--export-config", file])
-        == 0
-    )
-    first = capsys.readouterr().out
-    again = str(tmp_path / f"again-{name}")
-    assert main(["run", "--import-config", file, "--export-config", again]) == 0
-    assert capsys.readouterr().out == first
-    assert Path(again).read_text() == Path(file).read_text()
-    assert main(["run", "--import-config", file, "--num-instances", "2"]) == 0
-    assert "| instances |   0   |   1   |" in capsys.readouterr().out
-    assert main(["run", "--import-config", file, "--no-print-topology"]) == 2  # nothing left to do
-
-
-def test_an_existing_file_is_not_written_over_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "job.json"
-    file.write_text("{}")
-    assert main(["run", "--export-config", str(file)]) == 2
-    assert "--overwrite-config" in capsys.readouterr().err
-    assert main(["run", "--num-instances", "3", "--export-config", str(file), "--overwrite-config"]) == 0
-    assert json.loads(file.read_text())["num-instances"] == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.toml", "num-instance = 2", "did you mean 'num-instances'?"),
-        ("a.toml", "num-instances = '2'", "a whole number"),
-        ("a.toml", "num-instances = true", "a whole number"),
-        ("a.toml", "numa-aware = 1", "true or false"),
-        ("a.json", '{"env": "A=1"}', "a list of texts"),
-        ("a.json", "[]", "one object"),
-        ("a.json", "{", "a.json"),
-        ("a.toml", "=", "a.toml"),
-        ("a.yaml", "", "*.toml or *.json"),
-    ],
-)
-def test_a_file_with_something_unknown_is_refused(
-    name: str, text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / name).write_text(text)
-    assert main(["run", "--import-config", str(tmp_path / name), "true"]) == 2
-    assert said in capsys.readouterr().err
-    assert main(["run", "--import-config", str(tmp_path / "none.toml"), "true"]) == 2
-
-
-def test_a_program_may_come_from_a_file(headrace: Headrace, tmp_path: Path) -> None:
-    (tmp_path / "job.toml").write_text('program = ["echo", "from file"]\nnum_instances = 1\n')
-    done = headrace("run", "--import-config", "job.toml")
-    assert done.stdout == "[rank 0] from file\n"

@@ -414,20 +414,6 @@ def test_after_a_break_the_next_epoch_is_whole(made: list[DataLoader], mode: Dat
         assert numbers(loader) == [[i, i + 1] for i in range(0, 24, 2)]
 
 
-def test_one_synthetic_batch_is_delivered_for_a_whole_epoch() -> None:
-    class Once(Numbers):
-        read = 0
-
-        def __getitem__(self, i: int) -> int:
-            self.read += 1
-            return i
-
-    data = Once(20)
-    loader = DataLoader(Options().enableSyntheticData(True), data, 4)
-    assert numbers(loader) == [[0, 1, 2, 3]] * 5
-    assert data.read == 4
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bad", [0, 13])
 def test_an_error_of_the_data_set_arrives_as_it_was_raised(

@@ -170,7 +170,7 @@ def test_ctrl_c_at_any_moment_of_the_start_is_heard_by_the_consumer_alone(run_sc
             os.killpg(0, signal.SIGINT)
         heard = 0
         for _ in range(COUNT):
-            fork_server.COMMON.forget()  # so that every round starts one
+            fork_server.COMMON.close()  # so that every round starts one
             timer = threading.Timer(chance.uniform(0, 0.3), interrupt)
             try:
                 with Loader(Pipe.of(list(range(40_000))).batch(1), timeout=30, **KIND) as loader:

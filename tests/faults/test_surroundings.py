@@ -13,6 +13,7 @@ import pytest
 from headrace import Loader, Pipe
 from headrace.engine.workers.process import fork_server, start
 from headrace.engine.workers.process.start import signals_held
+from tests.conftest import RunScript
 
 METHODS = ("fork", "server", "forkserver", "spawn")
 
@@ -39,6 +40,28 @@ def test_relative_files_are_those_of_the_consumers_folder(
     monkeypatch.chdir(tmp_path)
     with Loader(Pipe.of(["here"]).map(read), workers=1, start_method=method) as loader:  # type: ignore[arg-type]
         assert list(loader) == ["found"]
+
+
+GONE = """
+import os, sys
+os.mkdir("gone")
+os.chdir("gone")
+os.rmdir("../gone")
+assert sys.path[0] == "", "modules are looked for in the working folder"
+from headrace import Loader, Pipe
+
+def double(x):
+    return 2 * x
+
+with Loader(Pipe.of(range(6)).map(double).batch(2), workers=2, start_method=sys.argv[1]) as loader:
+    print(list(loader))
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_program_from_standard_input_in_a_deleted_folder_gets_its_batches(method: str, run_script: RunScript) -> None:
+    done = run_script(GONE, method, piped=True)
+    assert (done.stdout, done.stderr) == ("[[0, 2], [4, 6], [8, 10]]\n", "")
 
 
 @pytest.mark.parametrize("method", METHODS)

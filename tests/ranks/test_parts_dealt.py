@@ -208,7 +208,6 @@ def test_small_data_is_shuffled_uniformly_whatever_the_memory_and_large_data_by_
     assert "every one of 8 ranks needs every one of the 48 row groups" in small.explain(ranks=8)
     assert "an order of 24 parts, because there are" in large.explain()
     assert "5 does not divide 24: 6 ranks read" in large.batch(7).explain(ranks=5)
-    assert "a batch of 256 holds rows of" in large.explain()
 
 
 def test_parts_and_lanes_follow_from_the_data_and_what_the_user_says() -> None:

@@ -54,7 +54,7 @@ SHOWN: dict[int, tuple[str, ...]] = {
     15: (
         "options: plain_options_know_the_processes_of_mpi_but_not_the_replicas",
         "options: the_process_can_be_told_by_hand",
-        "options: every_new_object_starts_from_the_environment",
+        "options: options_in_the_environment_are_refused_and_not_ignored",
     ),
     16: ("options: outside_any_launcher_there_is_one_process_with_one_replica",),
     17: ("loader: all_modes_give_the_same_batches",),
@@ -97,7 +97,6 @@ SHOWN: dict[int, tuple[str, ...]] = {
     32: (
         "run: what_cannot_be_done_is_refused",
         "launch: every_instance_learns_its_replicas",
-        "run: options_survive_a_file_and_the_command_line_wins",
         "run: options_reach_the_ranks",
         "topology: eight_replicas_on_two_instances",
     ),
@@ -109,6 +108,8 @@ SHOWN: dict[int, tuple[str, ...]] = {
 DIFFERENT = {
     18: "100 of 100 samples in every mode: the tail is cut once, not once for each worker",
     26: "a killed worker is replaced and nothing is lost; only a sample that kills two workers is an error",
+    15: "options are not read from the environment: a variable that holds some is refused",
+    32: "options of the launcher are not kept in files: what PopRun has for them is refused",
     10: "each sample is left out equally often and never twice running, which is more than 'all within two epochs'",
 }
 

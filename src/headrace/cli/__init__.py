@@ -13,11 +13,9 @@ from importlib import import_module, metadata
 from headrace.errors import HeadraceError, meant
 
 VERBS = {
-    "bench": "measure headrace against other loaders on this machine",
-    "completion": "print a script that completes this command in bash, zsh or fish",
     "doctor": "say which launcher started this process, what this machine allows, and what to change",
     "explain": "show the plan of a pipe: where each op runs and why",
-    "profile": "say where the time of a pipe goes and what more workers would give",
+    "profile": "say where the time of a pipe goes and what limits its speed",
     "run": "start a program on many processes",
     "snapshot": "show a saved state, or how two differ",
     "tokenize": "tokenize text once, into token files that are mapped and never loaded",

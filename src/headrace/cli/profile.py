@@ -1,4 +1,4 @@
-"""`headrace profile FILE:pipe`: where the time goes, what holds it up, what more workers would give."""
+"""`headrace profile FILE:pipe`: where the time goes, and what holds it up."""
 
 import argparse
 import json

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headrace.cli import config
 from headrace.errors import BadOption, meant
 from headrace.launch.job import Job, launch
 
 _YES, _NO = ("yes", "1", "true", "on"), ("no", "0", "false", "off")
 
 _HARDWARE = "hardware is handed out by the scheduler, not by this launcher; leave it out"
-# Options of PopRun that have no meaning here, each with the reason that is given when it is used.
+_CONFIG = "options are not kept in files; write them on the command line, or the whole command in a script"
+# Options of PopRun that are not here, each with the reason that is given when it is used.
 _REFUSED = {
     "--vipu": _HARDWARE,
     "--num-ilds": _HARDWARE,
@@ -28,6 +28,9 @@ _REFUSED = {
     "--executable-cache-path": "nothing is compiled here; leave it out",
     "--allow-run-as-root": "it is not needed here; leave it out",
     "--synchronise": "files are not copied to other machines; use a shared file system or your own copy",
+    "--import-config": _CONFIG,
+    "--export-config": _CONFIG,
+    "--overwrite-config": _CONFIG,
     "--distribute-ssh-key": "keys are not copied to other machines; use ssh-copy-id",
 }
 
@@ -35,25 +38,17 @@ _REFUSED = {
 def main(argv: list[str]) -> int:
     parser = _parser()
     parsed = vars(parser.parse_args(_words(parser, argv)))
-    imported, exported = parsed.pop("import_config", None), parsed.pop("export_config", None)
-    overwrite = parsed.pop("overwrite_config", False)
-    program = parsed.pop("program")
-    options: dict[str, Any] = config.read(Path(imported)) if imported else {}
-    options |= {name: tuple(value) if isinstance(value, list) else value for name, value in parsed.items()}
-    if program[:1] == ["--"]:
-        program = program[1:]
-    if program:
-        options["program"] = tuple(program)
+    if parsed["program"][:1] == ["--"]:
+        del parsed["program"][0]
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in parsed.items()
+    }
     job = Job(**options)
     _check_program(job)
-    if overwrite and not exported:
-        raise BadOption("--overwrite-config: say which file: --export-config FILE")
-    if exported:
-        config.write(Path(exported), job, overwrite)
     if job.print_topology:
         print(job.picture(), flush=True)
-    if not job.program and (exported or job.print_topology):
-        return 0
+        if not job.program:
+            return 0
     return launch(job, sys.stdout.buffer, sys.stderr.buffer)
 
 
@@ -119,9 +114,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--tag-output", action=switch, help="tag lines as PopRun does, [1,0]<stdout>:, instead of [rank 0]")
     add("--offline-mode", action=switch, help="hide all accelerators from the program")
     add("--env", action="append", metavar="NAME[=VALUE]", help="set, or pass on, a variable; may come several times")
-    add("--import-config", metavar="FILE", help="read options from a TOML or JSON file; the command line wins")
-    add("--export-config", metavar="FILE", help="write the options to a TOML or JSON file")
-    add("--overwrite-config", action=switch, help="write over an existing file")
     add("--mpi-global-args", metavar="ARGS", help="more arguments for mpirun, for the whole job")
     add("--mpi-local-args", metavar="ARGS", help="more arguments for mpirun, for each process")
     add("-v", "--verbose", action="count", help="say what is started and how; -vv more")

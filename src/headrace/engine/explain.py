@@ -8,7 +8,6 @@ from headrace.engine.program import Program, cut
 from headrace.op import Each, Flat, Indexed, Op, Source
 from headrace.pipe.graph import Pipe
 from headrace.pipe.outline import shortened
-from headrace.plan.quality import quality
 from headrace.plan.units import PARTS, better_rank_count
 
 NARROWEST = 20
@@ -115,7 +114,7 @@ def _advice(program: Program) -> list[str]:
 
 
 def reading(indexed: Indexed, ranks: int) -> list[str]:
-    """How often a job of so many ranks reads what is stored in units, and how well the order mixes it."""
+    """How often a job of so many ranks reads what is stored in units."""
     order, units = indexed.parts, indexed.scattered or indexed.units
     if order is None:
         if units is None or not units.largest or ranks == 1:
@@ -124,13 +123,12 @@ def reading(indexed: Indexed, ranks: int) -> list[str]:
             f"ranks: every one of {ranks} ranks needs every one of the {units.count} {units.name}: the job reads the "
             f"data {ranks} times; shuffle(parts={PARTS}) reads it about once"
         ]
-    lines = []
-    if ranks > 1:
-        times = order.reads(ranks)
-        advice = ""
-        if (more := better_rank_count(ranks, order.count)) is not None:
-            advice = f", because {ranks} does not divide {order.count}: {more} ranks read {order.reads(more):.2f} times"
-        elif times > 1.1:
-            advice = ", because units are cut between parts: write more and smaller units, or choose fewer parts="
-        lines.append(f"ranks: the {ranks} ranks together read the data {times:.2f} times{advice}")
-    return [*lines, f"quality: {quality(order, order.ends)}"]
+    if ranks == 1:
+        return []
+    times = order.reads(ranks)
+    advice = ""
+    if (more := better_rank_count(ranks, order.count)) is not None:
+        advice = f", because {ranks} does not divide {order.count}: {more} ranks read {order.reads(more):.2f} times"
+    elif times > 1.1:
+        advice = ", because units are cut between parts: write more and smaller units, or choose fewer parts="
+    return [f"ranks: the {ranks} ranks together read the data {times:.2f} times{advice}"]

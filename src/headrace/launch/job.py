@@ -36,7 +36,7 @@ from headrace.ranks import env
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One run of one program. A field is an option of `headrace run` and a key of its configuration files."""
+    """One run of one program. A field is an option of `headrace run`."""
 
     program: tuple[str, ...] = ()
     num_replicas: int | None = None  # copies of the model in the whole job; None: one an instance

@@ -99,7 +99,6 @@ class LoadPlan:
     """The data set is iterable, and read by one worker."""
     options: Mapping[str, Any] = field(default_factory=lambda: {"world": World()})
     """Options of the Loader: the world, how an epoch ends, the seed."""
-    synthetic: bool = False
 
     @property
     def steps(self) -> int | None:
@@ -166,12 +165,6 @@ class EpochLoader:
     def _batches(self, epoch: Epoch[Any], first: list[Any], done: int) -> Iterator[Any]:
         self._taken, share = done, self._plan.share
         steps = None if share is None else share.steps
-        if self._plan.synthetic and steps:
-            batch = self._finish(first[0] if first else next(epoch))
-            epoch.close()
-            for self._taken in range(done + 1, steps + 1):
-                yield batch
-            return
         onwards = self._onwards
         with WORDS:
             for batch in chain(first, epoch):

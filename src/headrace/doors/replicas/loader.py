@@ -96,7 +96,7 @@ class DataLoader(EpochLoader):
         arguments = LoaderArguments(
             dataset, Layout.of(options), options.world if auto_distributed_partitioning else World(), batch_size,
             "drop" if drop_last else ends or "short", self._seed(), self.shuffle, sampler, batch_sampler, collate_fn,
-            rebatched_worker_size, options.synthetic_data,
+            rebatched_worker_size,
         )  # fmt: skip
         plan = arguments.plan()
         self.combinedBatchSize: int | None = arguments.combined

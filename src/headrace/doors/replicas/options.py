@@ -5,25 +5,20 @@ case. A loader freezes the options that it is given: a later change is an error,
 
     Options            the processes come from the launcher, one replica each
     LaunchedOptions    the replicas come from the launcher too; setting what it owns is an error
-
-Besides calls, values come from JSON (`from_json`), from a file with one call a line (`loadFromFile`), and, for every
-new object, from JSON in the environment (`DEFAULTS`).
 """
 
 import copy
 import enum
 import sys
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from headrace.doors.replicas import calls as replicas_calls
 from headrace.errors import BadOption
 from headrace.plan.world import World
 from headrace.ranks import env
 from headrace.ranks.detect import detect
 
 DEFAULTS = ("HEADRACE_DEFAULT_OPTIONS", "POPTORCH_DEFAULT_OPTIONS")
-"""Of these variables the first that is set counts."""
+"""Variables that PopTorch, and headrace 0.2, read options from; to ignore one would change the steps of a program."""
 
 
 class CommGroupType(enum.StrEnum):
@@ -51,7 +46,6 @@ class Options:
     input_group_size: int = 1
     input_group_type: CommGroupType = CommGroupType.Consecutive
     random_seed: int | None = None
-    synthetic_data: bool = False
     world: World
 
     def __init__(self, *, world: World | None = None) -> None:
@@ -59,11 +53,9 @@ class Options:
         self._frozen = False
         self.Training = Training(self)
         self.Distributed = Distributed(self)
-        environ = env.current()
         for name in DEFAULTS:
-            if environ.get(name):
-                self._apply(replicas_calls.from_json(environ[name], name))
-                break
+            if env.current().get(name):
+                raise BadOption(f"{name} is set, but options are not read from it: unset it, and call the setters")
 
     # --- how a step is made up ----------------------------------------------------------------------------------------
 
@@ -92,33 +84,6 @@ class Options:
         self._set("randomSeed", random_seed=seed)
         if (torch := sys.modules.get("torch")) is not None:
             torch.manual_seed(seed)
-        return self
-
-    def enableSyntheticData(self, enabled: bool) -> Self:
-        """Load one batch and deliver it again and again: how fast is training when loading costs nothing?"""
-        if not isinstance(enabled, bool):
-            raise _wrong("synthetic_data", enabled, bool)
-        return self._set("enableSyntheticData", synthetic_data=enabled)
-
-    # --- from text and files ------------------------------------------------------------------------------------------
-
-    def from_json(self, text: str) -> Self:
-        """`{"deviceIterations": 4, "Training.gradientAccumulation": 2}`; a list gives several arguments."""
-        return self._apply(replicas_calls.from_json(text, "from_json()"))
-
-    def loadFromFile(self, path: str | Path) -> Self:
-        """One call a line, such as `deviceIterations(4)`; files loaded later win."""
-        return self._apply(replicas_calls.from_file(Path(path)))
-
-    def _apply(self, calls: list[replicas_calls.Call]) -> Self:
-        for call in calls:
-            setter: Any = self
-            for part in call.setter.split("."):
-                setter = getattr(setter, part)
-            try:
-                setter(*call.arguments)
-            except TypeError as wrong:
-                raise BadOption(f"{call.where}: {wrong}") from None
         return self
 
     # --- one object, changed in one place -----------------------------------------------------------------------------

@@ -37,7 +37,6 @@ class LoaderArguments:
     collate_fn: Callable[[Any], Any] | None = None
     piece: int | None = None
     """Samples that a worker loads at a time; None: a whole combined batch."""
-    synthetic: bool = False
 
     def __post_init__(self) -> None:
         size, several = self.batch_size, self.world.share_ranks > 1
@@ -161,7 +160,7 @@ class LoaderArguments:
     ) -> LoadPlan:
         finish = AsTensors() if self.collate_fn is None else None
         options = {"world": self.world, "ends": self.policy, "seed": self.seed}
-        return LoadPlan(pipe, finish, share, inputs, left_out, options=options, synthetic=self.synthetic)
+        return LoadPlan(pipe, finish, share, inputs, left_out, options=options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,10 @@ from headrace.engine.program import Program
 
 def search_path() -> list[str]:
     """Where modules are found, in a form that holds in another folder too."""
-    return [os.path.abspath(entry) for entry in sys.path]
+    try:
+        return [os.path.abspath(entry) for entry in sys.path]
+    except FileNotFoundError:  # the working folder was deleted, so nothing is found in it or below
+        return [entry for entry in sys.path if os.path.isabs(entry)]
 
 
 def unship(data: bytes | memoryview) -> tuple[Program, Any]:

@@ -1,4 +1,4 @@
-"""Where the time of a loader goes, what limits its speed, and what more workers would give.
+"""Where the time of a loader goes, and what limits its speed.
 
     from headrace.observe.profile import profile
     print(profile(Loader(pipe, workers=4), consumer=train_step).text())
@@ -16,14 +16,13 @@ from headrace.engine.tuning import available
 from headrace.loader import Loader
 from headrace.observe.profile.breakdown import Breakdown, break_down
 from headrace.observe.profile.page import page
-from headrace.observe.profile.predict import Forecast, forecast
 from headrace.observe.profile.record import Record
 from headrace.observe.profile.trace import events
 from headrace.observe.profile.verdict import Verdict, judge
 from headrace.observe.profile.watch import Watch
 from headrace.observe.units import count, duration, size
 
-__all__ = ["Breakdown", "Forecast", "Profile", "Record", "Verdict", "Watch", "profile"]
+__all__ = ["Breakdown", "Profile", "Record", "Verdict", "Watch", "profile"]
 
 
 def profile(
@@ -56,14 +55,9 @@ class Profile:
     def verdict(self) -> Verdict:
         return judge(self.breakdown)
 
-    @cached_property
-    def forecasts(self) -> tuple[list[Forecast], Forecast | None]:
-        return forecast(self.record, self.breakdown)
-
     def data(self) -> dict[str, Any]:
         """All of it as plain data."""
         breakdown = self.breakdown
-        found, take = self.forecasts
         return {
             "pipe": repr(self.record.program.pipe),
             "workers": breakdown.workers,
@@ -79,13 +73,11 @@ class Profile:
             "seconds a batch": [asdict(part) for part in breakdown.parts],
             "workers seen": [asdict(load) for load in breakdown.loads],
             "cores": available(),
-            "forecast": [asdict(f) for f in found],
-            "recommended": asdict(take) if take is not None else None,
         }
 
     def text(self) -> str:
         """A few lines for a terminal."""
-        breakdown = self.breakdown
+        breakdown, cores = self.breakdown, available()
         parts = sorted(breakdown.parts, key=lambda part: -part.seconds)
         return "\n".join(
             [
@@ -93,26 +85,13 @@ class Profile:
                 "",
                 f"{count(breakdown.batches)} batches, {_rate(breakdown)}, the training loop waits "
                 f"{breakdown.waiting:.0%} of the time; the first batch came after {duration(breakdown.start)}",
-                f"workers={breakdown.workers} ({breakdown.kind}), {size(breakdown.bytes)} a batch",
+                f"workers={breakdown.workers} ({breakdown.kind}) on {cores} core{'s' * (cores > 1)}, "
+                f"{size(breakdown.bytes)} a batch",
                 "",
                 "a batch takes",
                 *(f"  {duration(part.seconds):>9}  {part.room:10}{part.name}" for part in parts),
-                "",
-                *self._advice(),
             ]
         )
-
-    def _advice(self) -> list[str]:
-        found, take = self.forecasts
-        if take is None:
-            return []
-        cores = available()
-        lines = [f"so many workers would give, at best, on this machine ({cores} core{'s' * (cores > 1)})"]
-        now = self.breakdown.wall
-        for f in found:
-            mark = "  <- enough" if f is take else ""
-            lines.append(f"  workers={f.workers:<3} window={f.window:<4} {now / f.wall:5.2f}x of now{mark}")
-        return lines
 
     def html(self) -> str:
         """One page that needs nothing else."""

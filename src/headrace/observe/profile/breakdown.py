@@ -60,8 +60,6 @@ class Breakdown:
     """Of a batch, that came from workers."""
     workers: int
     kind: str
-    computing: float | None
-    """As `Record.computing`."""
 
     @property
     def waiting(self) -> float:
@@ -89,7 +87,6 @@ def break_down(record: Record) -> Breakdown:
         bytes=record.payload * _per_batch(record),
         workers=record.policy.workers,
         kind=record.policy.kind,
-        computing=record.computing,
     )
 
 

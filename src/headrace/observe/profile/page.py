@@ -24,7 +24,6 @@ h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
 code { font-size: .85rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; } td, th { padding: .15rem .9rem .15rem 0; text-align: left; font-weight: normal; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; } th { color: var(--soft); font-size: .85rem; }
-tr.take td { font-weight: 600; color: #1c2530; }
 svg { width: 100%; display: block; } svg text { font-size: 12px; fill: #fff; pointer-events: none; }
 .rows { display: flex; border: 1px solid var(--line); }
 .names { flex: 0 0 7rem; font-size: .8rem; padding-left: .4rem; }
@@ -91,7 +90,6 @@ def page(data: Mapping[str, Any], verdict: Verdict, record: Record, breakdown: B
         '<p class="hint" id="range"></p>',
         _curves(record, end),
         f"<h2>Workers</h2>{_workers(data)}",
-        f"<h2>What other numbers of workers would give</h2>{_forecast(data)}",
         f"<h2>Pipe</h2><p><code>{escape(data['pipe'])}</code></p>",
         f'<script type="application/json" id="data">{_json(data)}</script><script>{SCRIPT}</script>',
     ]
@@ -108,6 +106,7 @@ def _facts(data: Mapping[str, Any]) -> str:
         "waiting for data": f"{data['waiting']:.0%}",
         "first batch after": f"{data['start-up']:.2f} s",
         "workers": f"{data['workers']} ({data['kind']})",
+        "cores": str(data["cores"]),
         "bytes a batch": f"{data['bytes a batch']:,.0f}",
         "batches seen": f"{data['batches']:,}",
     }
@@ -156,24 +155,11 @@ def _workers(data: Mapping[str, Any]) -> str:
     return _table(("worker", "tickets", "seconds busy", "ms a ticket"), rows, numbers=(0, 1, 2, 3))
 
 
-def _forecast(data: Mapping[str, Any]) -> str:
-    now = 1 / data["batches/s"] if data["batches/s"] else 0.0
-    rows = [
-        (str(f["workers"]), str(f["window"]), f"{f['wall'] * 1e3:.3f}", f"{now / f['wall']:.2f}x" if f["wall"] else "")
-        for f in data["forecast"]
-    ]
-    taken = [n for n, f in enumerate(data["forecast"]) if f == data["recommended"]]
-    header = ("workers", "window", "ms a batch, at best", "of now")
-    return _table(header, rows, numbers=(0, 1, 2, 3), bold=taken)
-
-
-def _table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), bold: Sequence[int] = ()
-) -> str:
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> str:
     lines = ["<tr>" + "".join(f"<th>{escape(name)}</th>" for name in header) + "</tr>"]
-    for n, row in enumerate(rows):
+    for row in rows:
         cells = "".join(f"<td{' class=n' if k in numbers else ''}>{escape(cell)}</td>" for k, cell in enumerate(row))
-        lines.append(f"<tr{' class=take' if n in bold else ''}>{cells}</tr>")
+        lines.append(f"<tr>{cells}</tr>")
     return f"<table>{''.join(lines)}</table>"
 
 

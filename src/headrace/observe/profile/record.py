@@ -72,8 +72,6 @@ class Record(Meter):
         self.ended = 0.0
         """When the last step of the training loop was over."""
         self.retries = 0
-        self.computing: float | None = None
-        """The part of the pipe's working time in which it computes; the rest is waiting, for a disk or a network."""
 
     def count(self, stage: int, reply: Any) -> None:
         super().count(stage, reply)

@@ -10,7 +10,6 @@ each other from the loader's next one; the loader itself is left as it was.
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +17,8 @@ from headrace.engine.epoch import Epoch
 from headrace.engine.pool import Pool
 from headrace.errors import BadOption
 from headrace.loader import Loader
-from headrace.observe.lineage import inline, read_epoch
 from headrace.observe.meter import RUN
 from headrace.observe.profile.record import MOST, BatchTiming, MemoryLevel, Record
-
-CPU_SECONDS = 0.5
-"""How long the pipe is read in one thread to tell computing from waiting."""
 
 
 class Watch(Iterator[Any]):
@@ -97,20 +92,6 @@ class Watch(Iterator[Any]):
             self._epoch.close()
             self._epoch = None
         self._pool.close()
-        if self.record.computing is None and self.record.timings:
-            self.record.computing = self._computing()
-
-    def _computing(self) -> float:
-        """How much of the pipe's work is computing: the part that more workers than cores cannot make faster."""
-        record, loader = self.record, self._loader
-        wall, cpu = time.perf_counter(), time.thread_time()
-        epoch = read_epoch(record.program, inline(record.policy), loader.epoch, loader.world, loader.ends)
-        with closing(epoch) as batches:
-            for _ in batches:
-                if time.perf_counter() > wall + CPU_SECONDS:
-                    break
-        wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
-        return min(1.0, cpu / wall) if wall > 0 else 1.0
 
     def __enter__(self) -> "Watch":
         return self

@@ -24,8 +24,14 @@ from typing import Any
 from headrace.engine.wire import packets
 from headrace.engine.wire.unshipping import search_path
 from headrace.engine.workers.process.handles import Handles
-from headrace.engine.workers.process.start import StartedWorker, interpreter, pair, send_start, signals_held
-from headrace.memory.arena import memfd
+from headrace.engine.workers.process.start import (
+    StartedWorker,
+    ends_and_dump,
+    interpreter,
+    pair,
+    send_start,
+    signals_held,
+)
 
 DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
@@ -50,8 +56,12 @@ class ForkServer:
 
     def __init__(self) -> None:
         self.sock, theirs = pair()
-        with contextlib.closing(theirs):
-            self.process = interpreter("server", (theirs.fileno(),))
+        try:
+            with theirs:
+                self.process = interpreter("server", (theirs.fileno(),))
+        except BaseException:
+            self.sock.close()
+            raise
         self.owner = os.getpid()
         self.workers: weakref.WeakSet[StartedWorker] = weakref.WeakSet()
         self.modules: set[str] = set()
@@ -63,9 +73,13 @@ class ForkServer:
         self._warmed: set[str] = set()
         """Large packages that the idle workers have imported."""
         self._lock = threading.Lock()
+        _servers.add(self)
 
     def start(self, number: int, shipped: int, modules: list[str], handles: Handles, join: Join) -> None:
         """Give `join` a worker for the program `shipped`: one that waits, or a new one."""
+        # Server and worker may be older than a change of folder or environment in the consumer: send these too. (A
+        # folder that was deleted has no name. That raises here, while no worker is in hand.)
+        surroundings = (os.getcwd(), dict(os.environ))
         if self._asked or self._idle:
             with self._lock:
                 self._read_answers()
@@ -79,8 +93,7 @@ class ForkServer:
             started = self._idle.pop(0)
             self.workers.add(started)
             with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its end is noticed as any other
-                # Server and worker may be older than a change of folder or environment in the consumer: send these too.
-                send_start(started.sock, number, shipped, handles, (os.getcwd(), dict(os.environ)))
+                send_start(started.sock, number, shipped, handles, surroundings)
             join(number, started)
 
     def warm(self, workers: int, modules: list[str]) -> None:
@@ -93,11 +106,9 @@ class ForkServer:
     def _request(self, modules: list[str]) -> None:
         self.modules.update(modules)
         with signals_held():
-            ours, theirs = pair()
-            dump = memfd()
-            self._asked.append((ours, dump))
-            with contextlib.closing(theirs):
+            with ends_and_dump() as (ours, theirs, dump):
                 self._send(("fork", modules, search_path()), [theirs.fileno(), dump])
+            self._asked.append((ours, dump))
 
     def _read_answers(self) -> None:
         """Read the answers about all workers that were asked for."""
@@ -203,6 +214,20 @@ def is_stopped(pid: int) -> bool:
         return False  # it is gone
 
 
+_servers: weakref.WeakSet[ForkServer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In any copy of this process: the connections to the servers are the parent's."""
+    for server in [*_servers]:
+        server.sock.close()
+        server._forget_workers()
+
+
+if hasattr(os, "register_at_fork"):  # (a system that forks)
+    os.register_at_fork(after_in_child=_forked)
+
+
 def large() -> list[str]:
     """Large packages that this process has imported."""
     return [name for name in LARGE if name in sys.modules]
@@ -264,15 +289,6 @@ class ForkServers:
         if server is not None:
             atexit.unregister(server.close)
             server.close()
-
-    def forget(self) -> None:
-        """In a forked process: close the connections to the servers, which belong to the parent."""
-        for server in (self.now, *self._former):
-            if server is not None:
-                server.sock.close()
-                server._forget_workers()
-        self.now = None
-        self._former.clear()
 
     def close(self) -> None:
         for server in (self.now, *self._former):

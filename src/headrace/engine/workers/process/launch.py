@@ -53,7 +53,7 @@ class WorkerLauncher:
                 log.info("worker %d starts as a new interpreter: %s", number, refused)
         with start.signals_held():
             if self._forks:
-                join(number, start.by_fork(number, self._program, self._extra, open_here, COMMON.forget))
+                join(number, start.by_fork(number, self._program, self._extra, open_here))
             else:
                 join(number, start.by_spawn(number, self._shipped, self._handles))
 

@@ -107,7 +107,8 @@ def _fork(
         def run() -> None:
             connection.close()
             children.forget()
-            child.open_and_serve(socket.socket(fileno=sock), consumer, dump, surround=_surround)
+            with socket.socket(fileno=sock) as ours:
+                child.open_and_serve(ours, consumer, dump, surround=_surround)
 
         pid = child.fork(run)
         socket.send_fds(connection, [marshal.dumps(("forked", pid))], [children.add(pid)])

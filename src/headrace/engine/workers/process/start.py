@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,9 @@ class StartedWorker:
     dump: int
     _status: Callable[[int], int | None]
 
+    def __post_init__(self) -> None:
+        _open.add(self)
+
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
@@ -42,9 +46,31 @@ class StartedWorker:
         return self._status(self.pid)
 
     def close(self) -> None:
-        self.sock.close()
-        os.close(self.pidfd)
-        os.close(self.dump)
+        """Let go of it; a second call does nothing."""
+        if self in _open:
+            _open.remove(self)
+            self.sock.close()
+            os.close(self.pidfd)
+            os.close(self.dump)
+
+
+_open: weakref.WeakSet[StartedWorker] = weakref.WeakSet()
+_interpreters: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In any copy of this process: workers and interpreters are the parent's, and it is the parent that waits for them.
+
+    What is left open here would outlive the parent, and the garbage collector would complain of it.
+    """
+    for worker in [*_open]:
+        worker.close()
+    for process in _interpreters:
+        process.returncode = 0  # (Nothing is known of it here; without a code, it would be reported as still running.)
+
+
+if hasattr(os, "register_at_fork"):  # (a system that forks)
+    os.register_at_fork(after_in_child=_forked)
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -103,42 +129,49 @@ def _give_back_handlers() -> None:
             _give_back_handlers()
 
 
-def by_fork(
-    number: int, program: Program, extra: dict[str, Any], inherited: list[int], forget: Callable[[], None]
-) -> StartedWorker:
-    """Fork this process. The new one closes `inherited`, descriptors of other workers, and calls `forget`."""
-    ours, theirs = pair()
-    dump = memfd()
-    consumer = os.pidfd_open(os.getpid())
+def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: list[int]) -> StartedWorker:
+    """Fork this process. The new one closes `inherited`, descriptors that only the consumer needs."""
     bound = _in_main_thread()
+    consumer = os.pidfd_open(os.getpid())
+    try:
+        with ends_and_dump() as (ours, theirs, dump):
 
-    def run() -> None:
-        ours.close()
-        for fd in inherited:
-            with contextlib.suppress(OSError):
-                os.close(fd)
-        forget()
-        _give_back_handlers()
-        signal.set_wakeup_fd(-1)
-        after_fork()
-        threads.limit()
-        child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
+            def run() -> None:
+                ours.close()
+                for fd in inherited:
+                    os.close(fd)
+                _give_back_handlers()
+                signal.set_wakeup_fd(-1)
+                after_fork()
+                threads.limit()
+                child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
 
-    child.flush()
-    pid = child.fork(run)
-    theirs.close()
-    os.close(consumer)
-    return StartedWorker(pid, os.pidfd_open(pid), ours, dump, child.exit_status)
+            child.flush()
+            pid = child.fork(run)
+            return StartedWorker(pid, os.pidfd_open(pid), ours, dump, child.exit_status)
+    finally:
+        os.close(consumer)
 
 
 def by_spawn(number: int, shipped: int, handles: Handles) -> StartedWorker:
     """A new interpreter."""
-    ours, theirs = pair()
-    send_start(ours, number, shipped, handles, None)
-    dump = memfd()
-    with contextlib.closing(theirs):
+    with ends_and_dump() as (ours, theirs, dump):
+        send_start(ours, number, shipped, handles, None)
         process = interpreter("child", (theirs.fileno(), dump), _in_main_thread())
-    return StartedWorker(process.pid, os.pidfd_open(process.pid), ours, dump, lambda pid: process.wait())
+        return StartedWorker(process.pid, os.pidfd_open(process.pid), ours, dump, lambda pid: process.wait())
+
+
+@contextlib.contextmanager
+def ends_and_dump() -> Iterator[tuple[socket.socket, socket.socket, int]]:
+    """The two ends of a new worker's socket, and its dump. What is the consumer's is closed if the start fails."""
+    with contextlib.ExitStack() as ours_alone:
+        ours, theirs = pair()
+        ours_alone.callback(ours.close)
+        with theirs:
+            dump = memfd()
+            ours_alone.callback(os.close, dump)
+            yield ours, theirs, dump
+        ours_alone.pop_all()
 
 
 Surroundings = tuple[str, dict[str, str]]
@@ -167,6 +200,8 @@ def interpreter(module: str, fds: tuple[int, ...], *arguments: object) -> "subpr
     call = f"from headrace.engine.workers.process.{module} import main; main{(me, *fds, *arguments)!r}"
     command = [sys.executable, "-c", f"{quiet}; sys.path.insert(0, {here!r}); {call}"]
     try:
-        return subprocess.Popen(command, pass_fds=(me, *fds), stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, pass_fds=(me, *fds), stdin=subprocess.DEVNULL)
     finally:
         os.close(me)
+    _interpreters.add(process)
+    return process

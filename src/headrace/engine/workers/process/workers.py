@@ -126,8 +126,7 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
 
     def _start(self, number: int) -> None:
         assert self._launcher is not None
-        # Only what is open now: the number of a closed descriptor may already belong to something new.
-        self._launcher.start(number, self._join, [self._epoll.fileno(), self._wake, *self._by_fd])
+        self._launcher.start(number, self._join, [self._epoll.fileno(), self._wake])
 
     def _join(self, number: int, started: StartedWorker) -> None:
         worker = WorkerProcess(number, started)
