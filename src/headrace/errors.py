@@ -4,6 +4,7 @@
     ├── BadOption          an argument is wrong; the message says what to write instead  (also ValueError)
     ├── BadPipe            the graph cannot be run as it is written  (also ValueError)
     ├── NotPicklable       something in the pipe cannot travel to a worker  (also TypeError)
+    ├── TooLarge           a file would take more memory than its limit, max_bytes, allows  (also ValueError)
     ├── MissingExtra       an optional package is not installed; names the extra  (also ModuleNotFoundError)
     ├── NoLength           the length cannot be known in advance  (also TypeError)
     ├── Closed             a closed loader was used  (also RuntimeError)
@@ -36,6 +37,10 @@ class BadPipe(HeadraceError, ValueError):
 
 class NotPicklable(HeadraceError, TypeError):
     """Something in the pipe cannot travel to a worker."""
+
+
+class TooLarge(HeadraceError, ValueError):
+    """A file would take more memory, when it is unpacked or decoded, than `max_bytes` allows."""
 
 
 class MissingExtra(HeadraceError, ModuleNotFoundError):

@@ -10,7 +10,7 @@ import os
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -103,12 +103,15 @@ def unpacking(sample: object, called: str, errors: tuple[type[Exception], ...]) 
         stream.autoclose()
 
 
-def archive_members(archive: StreamWrapper, files: Iterable[Any], path: str) -> Iterator[tuple[str, StreamWrapper]]:
-    """Path and stream of these files of an open archive; a path is that of the archive and the name in it."""
+def archive_members(
+    archive: StreamWrapper, files: Iterable[Any], path: str, opened: Callable[[Any, str], Any]
+) -> Iterator[tuple[str, StreamWrapper]]:
+    """Path and stream of these files of an archive, each as `opened(file, name)` gives it; a path is that of the
+    archive and the name in it."""
     try:
         for info in files:
             name = member_path(path, info.filename)
-            yield name, StreamWrapper(archive.open(info), archive, name)
+            yield name, StreamWrapper(opened(info, name), archive, name)
     finally:
         archive.autoclose()
 

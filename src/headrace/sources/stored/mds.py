@@ -72,12 +72,13 @@ def shards(folder: str) -> tuple[str, ...]:
     index = Path(folder) / "index.json"
     try:
         listed = json.loads(index.read_bytes())["shards"]
-        found = [(Path(folder) / shard["raw_data"]["basename"], shard.get("zip_data")) for shard in listed]
+        found = [(Path(shard["raw_data"]["basename"]), shard.get("zip_data")) for shard in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFile(f"{index} is not the index of an MDS data set") from error
-    for path, _ in found:
-        if path.parent.resolve() not in (Path(folder).resolve(), *path.parents) or ".." in path.parts:
-            raise DamagedFile(f"{index} names a file outside its folder: {path}")
+    for name, _ in found:
+        if name.is_absolute() or ".." in name.parts:
+            raise DamagedFile(f"{index} names a file outside its folder: {name}; do not use this data set")
+    found = [(Path(folder) / name, packed) for name, packed in found]
     return tuple(str(_existing(path, packed)) for path, packed in found)
 
 
