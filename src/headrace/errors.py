@@ -90,6 +90,13 @@ def missing(extra: str, package: str) -> MissingExtra:
     return MissingExtra(f"{package} is not installed; it comes with: pip install 'headrace[{extra}]'")
 
 
+def name_file(error: Exception, path: str) -> None:
+    """Say in a note which file an error is about, if it does not say so itself."""
+    note = f"headrace: reading {path}"
+    if path not in str(error) and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
 def hint_at_limit(error: BaseException) -> None:
     """If the system has refused to open another file: add a note that says which limit to raise."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):

@@ -55,19 +55,23 @@ def _check(data: bytes, token: bytes, what: str) -> None:
 class _Budget:
     """How many values a record may have: in a damaged one, each two bytes can be one."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, path: str) -> None:
+        self._limit = limit
+        self._path = path
         self._taken = 0
 
     def take(self, count: int = 1) -> None:
         self._taken += count
-        check_limit(VALUE * self._taken, self.limit, "an example")
+        check_limit(VALUE * self._taken, self._limit, f"an example of {self._path}")
 
 
-def features(record: bytes, limit: int = UNLIMITED) -> dict[str, Any]:
-    """The features of an Example, or of a SequenceExample: arrays, lists of bytes, and lists of these."""
+def features(record: bytes, limit: int = UNLIMITED, path: str = "") -> dict[str, Any]:
+    """The features of an Example, or of a SequenceExample: arrays, lists of bytes, and lists of these.
+
+    `limit`: of the memory that they take, if the file `path` is being unpacked.
+    """
     out: dict[str, Any] = {}
-    budget = _Budget(limit)
+    budget = _Budget(limit, path)
     for number, value in _fields(record, budget):
         if number == 1:
             for name, feature in _entries(value, budget):

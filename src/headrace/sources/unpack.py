@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from headrace.errors import TooLarge
+from headrace.errors import TooLarge, name_file
 from headrace.sources.limit import LARGEST, PARSED, PIECE, check_limit
 from headrace.sources.stored.format import DamagedFile
 
@@ -64,14 +64,18 @@ class Unpacked(io.BufferedReader):
         self.limit = limit
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and 0 <= size <= PIECE:
-            return super().read(size)
-        wanted = self.limit + 1 if size is None or size < 0 else size
-        pieces, total = [], 0
-        while piece := super().read(min(PIECE, wanted - total)):
-            pieces.append(piece)
-            total += len(piece)
-            check_limit(total, self.limit, self.path)
+        try:
+            if size is not None and 0 <= size <= PIECE:
+                return super().read(size)
+            wanted = self.limit + 1 if size is None or size < 0 else size
+            pieces, total = [], 0
+            while piece := super().read(min(PIECE, wanted - total)):
+                pieces.append(piece)
+                total += len(piece)
+                check_limit(total, self.limit, self.path)
+        except Exception as error:
+            name_file(error, self.path)
+            raise
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def readline(self, size: int | None = -1, /) -> bytes:
@@ -86,17 +90,18 @@ def unpacked(file: Any, kind: str, path: str, limit: int = LARGEST) -> Unpacked:
     """The content of an open file that is compressed in this way; `path` is its name, for messages."""
     if kind not in UNPACKERS:
         raise DamagedFile(f"{path} is compressed by {kind}, which is not read as a stream: unpack it once")
-    return Unpacked(_Content(file, kind, path), path, limit)
+    return Unpacked(_Content(file, kind, path, limit), path, limit)
 
 
 class _Content(io.RawIOBase):
     """The content of a compressed file, as far as it is asked for. The file itself is left open."""
 
-    def __init__(self, file: Any, kind: str, path: str) -> None:
+    def __init__(self, file: Any, kind: str, path: str, limit: int) -> None:
         super().__init__()
         self._file = file
         self._kind = kind
         self._path = path
+        self._limit = limit
         self._start = file.tell() if hasattr(file, "seekable") and file.seekable() else None
         self._restart()
 
@@ -165,7 +170,7 @@ class _Content(io.RawIOBase):
         room = memoryview(bytearray(BUFFER))
         if whence == io.SEEK_END:
             while self.readinto(room):
-                pass
+                check_limit(self._position, self._limit, f"{self._path}, which is read from its end,")
         target = offset + (0 if whence == io.SEEK_SET else self._position)
         if target < self._position:
             self._file.seek(self._start)

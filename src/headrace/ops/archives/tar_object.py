@@ -15,7 +15,9 @@ class CheckedHeader(tarfile.TarInfo):
     def frombuf(cls, buf: Any, encoding: str, errors: str) -> Any:
         found = super().frombuf(buf, encoding, errors)
         if found.type in ABOUT_NEXT and found.size > HEADERS:
-            raise tarfile.ReadError(f"the headers of one member have more than {HEADERS} bytes")
+            raise tarfile.InvalidHeaderError(  # type: ignore[attr-defined]
+                f"the headers of one member have more than {HEADERS} bytes"
+            )
         return found
 
     @classmethod
@@ -26,9 +28,11 @@ class CheckedHeader(tarfile.TarInfo):
         except (tarfile.EmptyHeaderError, tarfile.EOFHeaderError):  # type: ignore[attr-defined]
             raise
         except tarfile.HeaderError as error:
-            raise tarfile.ReadError(f"byte {at}: {error}") from None
+            if at == 0:
+                raise  # (said by `open_tar`)
+            raise tarfile.ReadError(_damaged(archive.name, f"byte {at}: {error}")) from None
         if found.size < 0 or archive.offset <= at:
-            raise tarfile.ReadError(f"byte {at}: a member has a negative size")
+            raise tarfile.ReadError(_damaged(archive.name, f"byte {at}: a member has a negative size"))
         return found
 
 
@@ -38,6 +42,10 @@ def open_tar(file: Any, path: str, limit: int) -> tarfile.TarFile:
     kind = packed_by(head)
     content = file if kind is None else unpacked(file, kind, path, limit)
     try:
-        return tarfile.open(fileobj=content, mode="r:", tarinfo=CheckedHeader)
+        return tarfile.open(path, "r:", content, tarinfo=CheckedHeader)
     except tarfile.TarError as error:
-        raise tarfile.ReadError(f"{path}: {error}; make or fetch the archive again") from error
+        raise tarfile.ReadError(_damaged(path, str(error))) from error
+
+
+def _damaged(path: str, what: str) -> str:
+    return what if path in what else f"{path}: {what}; make or fetch the archive again"

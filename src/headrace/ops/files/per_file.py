@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from headrace.errors import name_file
 from headrace.op import Each, Flat
 from headrace.sources.open import open_stream
 from headrace.sources.stream import StreamWrapper
@@ -38,6 +39,9 @@ class PerFile(Flat[Any, Out]):
         path, stream = path_and_stream(sample)
         try:
             yield from self.read(path, stream)
+        except Exception as error:
+            name_file(error, path)
+            raise
         finally:
             stream.close()
 
@@ -98,6 +102,7 @@ def unpacking(sample: object, called: str, errors: tuple[type[Exception], ...]) 
         warnings.warn(
             f"Unable to extract files from corrupted {called} stream {path} due to: {error}, abort!", stacklevel=4
         )
+        name_file(error, path)
         raise
     finally:
         stream.autoclose()

@@ -108,8 +108,10 @@ def _columns(file: OpenFile) -> tuple[MdsColumn, ...]:
         header = json.loads(file.read(head, int(offsets[0]) - head))
         columns = zip(header["column_names"], header["column_encodings"], header["column_sizes"], strict=True)
         found = tuple(MdsColumn(name, encoding, size or None) for name, encoding, size in columns)
+        if not all(column.size is None or (type(column.size) is int and column.size > 0) for column in found):
+            raise ValueError("the size of a column is no number of bytes")
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(f"{file.path} is damaged: what it says about its columns cannot be read") from error
+        raise DamagedFile(f"{file.path} is damaged: what it says about its columns cannot be read ({error})") from None
     if len(_known) >= MANY:
         _known.clear()
     _known[file.path, file.state] = found
