@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.security import archives, compressed, stored
+from tests.security import archives, compressed, media, stored
 from tests.security.case import Case
 from tests.warm import SRC
 
 READER = Path(__file__).with_name("reader.py")
-CASES = [*archives.CASES, *compressed.CASES, *stored.CASES]
+CASES = [*archives.CASES, *compressed.CASES, *stored.CASES, *media.CASES]
 
 
 def told(path: Path, expression: str) -> dict[str, Any]:
@@ -45,4 +45,5 @@ def test_a_hostile_file_is_a_clear_error_or_right_data_within_the_limits(case: C
         assert found["error"] != "MemoryError", found
         assert path.stem in found["text"], found
         assert re.search(case.says, found["text"], re.DOTALL), found
-    assert found["megabytes"] <= case.most
+    assert found["megabytes"] <= case.most, found
+    print("MEM", found["megabytes"], case.id)

@@ -36,6 +36,8 @@ _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
 _CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
 _UNREAD_DATA = re.compile(r"extraneous bytes before marker 0xd[0-9]\b")
 """The decoder's message about data behind the last row that the header tells of, before a restart or the end."""
+DENSEST = 512
+"""Pixels that a byte of a JPEG can stand for: each 8 x 8 of them have a code of their own, which has a bit at least."""
 RAISE = "If you trust the file, raise PIL.Image.MAX_IMAGE_PIXELS, and give decode() a larger max_bytes="
 log = logging.getLogger("headrace")
 
@@ -94,6 +96,7 @@ class Images:
         try:
             height, width, colors, *_ = turbo.decode_jpeg_header(data)
             self._check(height, width, len(mode))
+            _check_whole(height, width, data)
             if colors != "Gray" and (colors != "YCbCr" or mode == "L"):
                 return None
             box, by = self._box(height, width)
@@ -104,7 +107,7 @@ class Images:
                 turbo.decode_jpeg(data, colorspace=space, buffer=out)
                 return out
             pixels = _decode_upper_rows(turbo, data, box, by, shape, space)
-        except TooLarge:
+        except (TooLarge, CutOff):
             raise
         except ValueError:
             return None  # damaged: Pillow will raise an error that says what is wrong
@@ -131,6 +134,8 @@ class Images:
         except image.DecompressionBombError as error:
             raise TooLarge(f"{error} {RAISE}") from None
         self._check(opened.height, opened.width, len(mode or opened.getbands()))
+        if opened.format == "JPEG":
+            _check_whole(opened.height, opened.width, data)
         return opened
 
     def _check(self, height: int, width: int, channels: int) -> None:
@@ -157,6 +162,16 @@ class Images:
     def _out(self, size: tuple[int, int], mode: str) -> Any:
         shape = (*size, *_CHANNELS[mode])
         return place.row(shape, "u1") if self.form.endswith("8") else np.empty(shape, np.uint8)
+
+
+class CutOff(ValueError):
+    """An image has too few bytes for its size."""
+
+
+def _check_whole(height: int, width: int, data: Any) -> None:
+    """Raise if so many bytes cannot be a JPEG of this size: a decoder would make all the rest of it up."""
+    if height * width > DENSEST * len(data):
+        raise CutOff(f"a JPEG of {width} x {height} pixels has only {len(data)} bytes: it is damaged or cut off")
 
 
 def _decode_upper_rows(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int], space: str) -> Any:
