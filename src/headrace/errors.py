@@ -4,6 +4,7 @@
     ├── BadOption          an argument is wrong; the message says what to write instead  (also ValueError)
     ├── BadPipe            the graph cannot be run as it is written  (also ValueError)
     ├── NotPicklable       something in the pipe cannot travel to a worker  (also TypeError)
+    ├── TooLarge           a file would take more memory than its limit, max_bytes, allows  (also ValueError)
     ├── MissingExtra       an optional package is not installed; names the extra  (also ModuleNotFoundError)
     ├── NoLength           the length cannot be known in advance  (also TypeError)
     ├── Closed             a closed loader was used  (also RuntimeError)
@@ -37,6 +38,10 @@ class BadPipe(HeadraceError, ValueError):
 
 class NotPicklable(HeadraceError, TypeError):
     """Something in the pipe cannot travel to a worker."""
+
+
+class TooLarge(HeadraceError, ValueError):
+    """A file would take more memory, when it is unpacked or decoded, than `max_bytes` allows."""
 
 
 class MissingExtra(HeadraceError, ModuleNotFoundError):
@@ -84,6 +89,13 @@ def check_whole(name: str, value: object, least: int = 0) -> None:
 def missing(extra: str, package: str) -> MissingExtra:
     """The one-line error for an optional package that is not installed."""
     return MissingExtra(f"{package} is not installed; it comes with: pip install 'headrace[{extra}]'")
+
+
+def name_file(error: Exception, path: str) -> None:
+    """Say in a note which file an error is about, if it does not say so itself."""
+    note = f"headrace: reading {path}"
+    if path not in str(error) and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 def hint_at_limit(error: BaseException) -> None:

@@ -207,7 +207,8 @@ class Op(Generic[In, Out]):
 
     def identity(self) -> tuple[Any, ...]:
         """All that determines the order and the number of samples. Its repr goes into the fingerprint of a snapshot."""
-        fields = getattr(self, "__dataclass_fields__", {})
+        # (A limit of memory decides what is refused, not what comes: it may be raised before a run is resumed.)
+        fields = (field for field in getattr(self, "__dataclass_fields__", {}) if field != "max_bytes")
         return (self.name(), *((f, stable(getattr(self, f))) for f in fields))
 
 

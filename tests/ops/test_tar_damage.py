@@ -104,7 +104,9 @@ def test_a_compressed_archive_whose_check_sum_differs_is_an_error(
     Path(path).write_bytes(data)
     assert len(everything(open_archive(path))) == len(CONTENT)
     Path(path).write_bytes(data.replace(b"first", b"fi_st") if damage == "changed" else data[:-8])
-    with pytest.raises(tarfile.ReadError, match=rf"x\.tar\.gz, byte {END}, its end, so what was read may be damaged"):
+    with pytest.raises(
+        tarfile.ReadError, match=r"x\.tar\.gz, byte \d+: its gzip is .*, so what was read may be damaged"
+    ):
         everything(open_archive(path))
 
 

@@ -1,96 +1,170 @@
-"""Tar archives that say when they are damaged.
+"""Tar archives: where their members stand. Every number in a header is checked before anything is done with it.
 
-The standard library ends an archive at the first header that it cannot read, as if nothing were missing. Here:
+    | header 512 | data, filled up to 512 | header | data | ... | two empty blocks |
 
-    a header that is damaged, cut, or made of zeros while members follow it     tarfile.ReadError, with file and offset
-    the file ends behind a member, where two blocks of zeros should stand       a warning: members may be lost
-    another archive follows behind the end of this one                          a warning: it is not read
-    the check sum of what it is compressed with differs                         tarfile.ReadError, at the end
+Before a header there may be others, with a long name (GNU) or other fields (PAX) of the next member. The standard
+library ends an archive at the first header that it cannot read, as if nothing were missing. Here:
+
+    a header that is damaged, cut, or made of zeros while members follow it     DamagedTar, with file and offset
+    the file ends after a member, where two blocks of zeros should stand        a remark: members may be lost
+    another archive follows the end of this one                                 a remark: it is not read
 """
 
-import bz2
-import gzip
-import lzma
 import tarfile
-import warnings
-import zlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from headrace.sources.sparse import MAP, PREFIX, REPEATED, SparseMap, gnu_map, pax_map
+from headrace.sources.stored.format import DamagedFile
+from headrace.sources.tar_fields import BLOCK, decimal, name_of, records, size_of, text
+
+EMPTY = bytes(BLOCK)
+RECORD = 20 * BLOCK
+"""Archives are filled up to a multiple of so many bytes."""
+REGULAR = (b"0", b"\0", b"7")
+SPARSE = b"S"
+WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
+"""Links, devices and folders: no data follows their header, whatever size it tells."""
+LONG_NAME = b"L"
+ABOUT_NEXT = (LONG_NAME, b"x", b"X")
+"""Headers with fields of the next member. (Those of kind "g" describe the archive.)"""
+HEADERS = 1 << 20
+"""The most bytes that the headers of one member have together."""
 
 
-class UncleanEnd(tarfile.ReadError):
-    """The archive ends here, but not as it should: a reason for a warning."""
+class DamagedTar(DamagedFile, tarfile.ReadError):
+    """An archive is damaged. (Also the error that the standard library would raise.)"""
 
 
-class TarHeader(tarfile.TarInfo):
-    """A header; one that cannot be read is an error, wherever it stands."""
+class TarBytes(Protocol):
+    """The bytes of an archive."""
 
-    @classmethod
-    def fromtarfile(cls, archive: Any) -> Any:
-        at = archive.fileobj.tell()
+    path: str
+    size: int | None
+    """None where it is known only at the end."""
+    cure: str
+    """What to do if it is damaged."""
+
+    def read(self, start: int, size: int) -> bytes:
+        """That many bytes from `start` on; fewer only where the archive ends. DamagedTar if it ends before `start`."""
+
+
+class Member(NamedTuple):
+    """A regular file of an archive."""
+
+    name: str
+    start: int
+    """The first byte of its first header."""
+    data: int
+    size: int
+    """Bytes of its data in the archive."""
+    stop: int
+    """The first byte after it and its padding."""
+    holes: SparseMap | None
+    """Of a sparse file, whose holes the archive leaves out."""
+
+    @property
+    def length(self) -> int:
+        """Bytes of the file."""
+        return self.size if self.holes is None else self.holes.size
+
+
+def damaged(archive: TarBytes, at: int, what: object) -> DamagedTar:
+    return DamagedTar(f"{archive.path}, byte {at}: {what}; {archive.cure}")
+
+
+def members(archive: TarBytes, start: int, remark: Callable[[str], None]) -> Iterator[Member]:
+    """The regular files of an archive, from the header at `start` on. `remark` is told what is odd, but no error."""
+    at = start
+    while header := archive.read(at, BLOCK):
+        if header == EMPTY:
+            _check_end(archive, at, remark)
+            return
+        if len(header) < BLOCK:
+            raise damaged(archive, at, "it is cut off in the middle of a header")
         try:
-            return super().fromtarfile(archive)
-        except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
-            if at == 0 or archive.offset != at:  # nothing at all, or nothing behind a header that announces another
-                raise
-            raise UncleanEnd("has no end-of-archive: it may have been cut short") from None
-        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
-            _check_end(archive.fileobj, at)
+            member, stop = _member(archive, at, header)
+        except DamagedFile:
             raise
-        except tarfile.HeaderError as error:
-            if at == 0:
-                raise  # another kind of file: tarfile tries the next compression
-            raise tarfile.ReadError(f"byte {at}: {error}") from None
+        except ValueError as error:
+            raise damaged(archive, at, error) from None
+        if member is not None:
+            yield member
+            if archive.size is None:
+                archive.read(member.data + member.size, 0)  # (an error if it ends before)
+        at = stop
+    if not at:
+        raise damaged(archive, 0, "it is empty")
+    remark("has no end-of-archive mark: it may be cut off between two members")
 
 
-def _check_end(file: Any, at: int) -> None:
-    """Raise unless the block of zeros that was read at `at` is followed by another one, or by nothing."""
-    second = file.read(tarfile.BLOCKSIZE)
-    if second.strip(b"\0"):
-        raise tarfile.ReadError(f"byte {at}: a header of zeros, and more behind it")
-    more = bool(at and file.read(tarfile.BLOCKSIZE).strip(b"\0"))
-    if isinstance(file, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile):
-        try:  # the check sum of the content stands at the end, and is compared there
-            while file.read(1 << 20):
-                pass
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise tarfile.ReadError(f"byte {at}, its end, so what was read may be damaged: {error}") from None
-    if more:
-        raise UncleanEnd("holds more after its end-of-archive, which is not read: unpack it with `tar -i`")
+def _member(archive: TarBytes, first: int, header: bytes) -> tuple[Member | None, int]:
+    """The member whose headers begin at `first`, if it is a regular file, and where the next one begins."""
+
+    def block(at: int) -> bytes:
+        found = archive.read(at, BLOCK)
+        if len(found) < BLOCK:
+            raise damaged(archive, at, "it is cut off in the middle of a header")
+        return found
+
+    at, fields = first, dict[str, bytes]()
+    while (kind := header[156:157]) in ABOUT_NEXT:
+        size = _size(header, archive, at)
+        if at + BLOCK + size - first > HEADERS:
+            raise damaged(archive, at, f"the headers of one member have more than {HEADERS} bytes")
+        content = archive.read(at + BLOCK, size)
+        fields |= {"path": content.split(b"\0")[0]} if kind == LONG_NAME else _fields(content)
+        at = _filled_up(at + BLOCK + size)
+        header = block(at)
+    size, data = _size(header, archive, at), at + BLOCK
+    name = text(fields.get("GNU.sparse.name") or fields.get("path") or b"") or name_of(header)
+    if kind in WITHOUT_DATA or (kind == b"\0" and name.endswith("/")):
+        return None, data
+    if "size" in fields:
+        size = decimal(fields["size"])
+    holes = None
+    if kind == SPARSE:
+        holes = gnu_map(header, data, size, block)
+        data = holes.data
+    elif any(key.startswith(PREFIX) for key in fields):
+        holes = pax_map(fields, data, size, block)
+        size, data = size - (holes.data - data), holes.data
+    end, stop = data + size, _filled_up(data + size)
+    if archive.size is not None:
+        if end > archive.size:
+            raise damaged(archive, first, f"it is cut off at byte {archive.size}, its member would end at byte {end}")
+        stop = min(stop, archive.size)
+    regular = kind in REGULAR or kind == SPARSE
+    return (Member(name, first, data, size, stop, holes) if regular else None), stop
 
 
-def open_tar(file: object, mode: str, path: str) -> tarfile.TarFile:
-    """The archive in an open file."""
+def _size(header: bytes, archive: TarBytes, at: int) -> int:
     try:
-        return tarfile.open(fileobj=file, mode=mode, tarinfo=TarHeader)  # type: ignore[call-overload, no-any-return]
-    except tarfile.TarError as error:
-        raise tarfile.ReadError(_damaged(path, f"byte 0: {error}")) from error
+        return size_of(header)
+    except ValueError as error:
+        raise damaged(archive, at, error) from None
 
 
-def headers(archive: tarfile.TarFile, path: str) -> Iterator[tarfile.TarInfo]:
-    """Every member's header, in the order of the archive `path`."""
-    if archive.tarinfo is tarfile.TarInfo:
-        archive.tarinfo = TarHeader  # the user has opened it
-    try:
-        yield from archive
-    except UncleanEnd as remark:
-        warnings.warn(f"{path} {remark}", stacklevel=2)
-    except tarfile.TarError as error:
-        text = str(error)
-        place = text if text.startswith("byte ") else f"byte {archive.offset}: {text}"
-        raise tarfile.ReadError(_damaged(path, place)) from error
+def _fields(content: bytes) -> dict[str, bytes]:
+    """The fields of a PAX header; those that describe a sparse file piece by piece as one."""
+    found, pieces = dict[str, bytes](), []
+    for key, value in records(content):
+        if key in REPEATED:
+            pieces.append(value)
+        else:
+            found[key] = value
+    return {**found, MAP: b",".join(pieces)} if pieces else found
 
 
-def content(archive: tarfile.TarFile, info: tarfile.TarInfo, path: str) -> bytes:
-    """What a regular file holds."""
-    file = archive.extractfile(info)
-    assert file is not None  # a regular file
-    try:
-        with file:
-            return file.read()
-    except tarfile.TarError as error:
-        raise tarfile.ReadError(_damaged(path, f"byte {info.offset}: in {info.name}, {error}")) from error
+def _filled_up(at: int) -> int:
+    return -(-at // BLOCK) * BLOCK
 
 
-def _damaged(path: str, what: str) -> str:
-    return f'{path}, {what}; make or fetch the archive again, or leave out what it lost with on_error="skip"'
+def _check_end(archive: TarBytes, at: int, remark: Callable[[str], None]) -> None:
+    """Raise unless the block of zeros at `at` is followed by another one, or by nothing."""
+    # (As far as the first header of another archive, which would begin behind the padding of this one.)
+    after = archive.read(at + BLOCK, RECORD + 2 * BLOCK)
+    if after[:BLOCK].strip(b"\0"):
+        raise damaged(archive, at, "a header of zeros, and more after it")
+    if after[BLOCK:].strip(b"\0"):
+        remark("holds more after its end-of-archive, which is not read: unpack it with `tar -i`")

@@ -14,43 +14,35 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.sources.crc32c import stored_crc
+from headrace.sources.limit import UNLIMITED, VALUE, check_limit, exactly, limit_of
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 BYTES, FLOATS, INTEGERS = 1, 2, 3
-PIECE = 16 << 20
-"""Bytes that are read at a time."""
+LONGEST = 10
+"""Bytes of the longest varint."""
+_CONTINUED = bytes(range(0x80, 0x100))
+"""Bytes of a varint that are followed by another one."""
 
 
 def records(stream: object, path: str) -> Iterator[bytes]:
     """The data of each record; a damaged or cut file is an error."""
     number = 0
     while True:
-        size = _exactly(stream, 8)
+        size = exactly(stream, 8)
         if not size:
             return
         where = f"(record {number} of {path})"
         if len(size) < 8:
             raise RuntimeError(f"Invalid tfrecord file: failed to read the record size. {where}")
-        _check(size, _exactly(stream, 4), f"start token. {where}")
+        _check(size, exactly(stream, 4), f"start token. {where}")
         count = int.from_bytes(size, "little")
-        data = _exactly(stream, count)
+        check_limit(count, limit_of(stream), f"record {number} of {path}")
+        data = exactly(stream, count)
         if len(data) < count:
             raise RuntimeError(f"Invalid tfrecord file: failed to read the record. {where}")
-        _check(data, _exactly(stream, 4), f"end token. {where}")
+        _check(data, exactly(stream, 4), f"end token. {where}")
         yield data
         number += 1
-
-
-def _exactly(stream: Any, count: int) -> bytes:
-    """That many bytes, fewer only at the end: a raw stream may give less than it is asked for.
-
-    In pieces, because a damaged file may say any number, and no more memory is to be asked for than the file fills.
-    """
-    pieces: list[bytes] = []
-    while count and (piece := stream.read(min(count, PIECE))):
-        pieces.append(piece)
-        count -= len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _check(data: bytes, token: bytes, what: str) -> None:
@@ -60,49 +52,67 @@ def _check(data: bytes, token: bytes, what: str) -> None:
         raise RuntimeError(f"Invalid tfrecord file: the check sum differs at the {what}")
 
 
-def features(record: bytes) -> dict[str, Any]:
-    """The features of an Example, or of a SequenceExample: arrays, lists of bytes, and lists of these."""
+class _Budget:
+    """How many values a record may have: in a damaged one, each two bytes can be one."""
+
+    def __init__(self, limit: int, path: str) -> None:
+        self._limit = limit
+        self._path = path
+        self._taken = 0
+
+    def take(self, count: int = 1) -> None:
+        self._taken += count
+        check_limit(VALUE * self._taken, self._limit, f"an example of {self._path}")
+
+
+def features(record: bytes, limit: int = UNLIMITED, path: str = "") -> dict[str, Any]:
+    """The features of an Example, or of a SequenceExample: arrays, lists of bytes, and lists of these.
+
+    `limit`: of the memory that they take, if the file `path` is being unpacked.
+    """
     out: dict[str, Any] = {}
-    for number, value in _fields(record):
+    budget = _Budget(limit, path)
+    for number, value in _fields(record, budget):
         if number == 1:
-            for name, feature in _entries(value):
-                out[name] = _feature(feature)
+            for name, feature in _entries(value, budget):
+                out[name] = _feature(feature, budget)
         elif number == 2:
-            for name, several in _entries(value):
-                out[name] = [_feature(feature) for n, feature in _fields(several) if n == 1]
+            for name, several in _entries(value, budget):
+                out[name] = [_feature(feature, budget) for n, feature in _fields(several, budget) if n == 1]
     return out
 
 
-def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
+def _entries(data: bytes, budget: _Budget) -> Iterator[tuple[str, bytes]]:
     """The entries of a map of messages by name."""
-    for number, entry in _fields(data):
+    for number, entry in _fields(data, budget):
         if number == 1:
-            parts = dict(_fields(entry))
+            parts = dict(_fields(entry, budget))
             yield parts.get(1, b"").decode(), parts.get(2, b"")
 
 
-def _feature(data: bytes) -> Any:
+def _feature(data: bytes, budget: _Budget) -> Any:
     import numpy as np
 
-    for kind, values in _fields(data):
+    for kind, values in _fields(data, budget):
         if kind == BYTES:
-            return [value for number, value in _fields(values) if number == 1]
+            return [value for number, value in _fields(values, budget) if number == 1]
         if kind == FLOATS:
-            packed = b"".join(value for number, value in _fields(values) if number == 1)
+            packed = b"".join(value for number, value in _fields(values, budget) if number == 1)
             return np.frombuffer(packed, "<f4").astype(np.float32)
         if kind == INTEGERS:
             found = []
-            for number, value in _fields(values):
+            for number, value in _fields(values, budget):
                 if number == 1:
-                    found += [value] if isinstance(value, int) else _varints(value)
+                    found += [value] if isinstance(value, int) else _varints(value, budget)
             return np.array(found, np.uint64).astype(np.int64)
     return None
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+def _fields(data: bytes, budget: _Budget) -> Iterator[tuple[int, Any]]:
     """(number, value) of each field: an int for a varint, bytes for everything else."""
     at, end = 0, len(data)
     while at < end:
+        budget.take()
         tag, at = _varint(data, at)
         number, kind = tag >> 3, tag & 7
         if kind == VARINT:
@@ -124,7 +134,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     try:
-        while True:
+        while shift < 7 * LONGEST:
             byte = data[at]
             at += 1
             value |= (byte & 0x7F) << shift
@@ -133,9 +143,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             shift += 7
     except IndexError:
         raise RuntimeError("Invalid tfrecord example: a number is cut off") from None
+    raise RuntimeError(f"Invalid tfrecord example: a number has more than {LONGEST} bytes")
 
 
-def _varints(data: bytes) -> list[int]:
+def _varints(data: bytes, budget: _Budget) -> list[int]:
+    budget.take(len(data.translate(None, _CONTINUED)))
     found, at = [], 0
     while at < len(data):
         value, at = _varint(data, at)

@@ -331,7 +331,7 @@ def test_a_header_of_zeros_in_the_middle_is_an_error_and_a_second_archive_behind
         second = archive.getmembers()[4].offset
     damaged = tmp_path / "damaged.tar"
     damaged.write_bytes(whole[:second] + bytes(512) + whole[second + 512 :])
-    with pytest.raises(DamagedFile, match=f"a header of zeros stands at byte {second}, and more behind it"):
+    with pytest.raises(DamagedFile, match=f"byte {second}: a header of zeros, and more after it"):
         Pipe.stored(damaged).length()
     joined = tmp_path / "joined.tar"
     joined.write_bytes(whole + whole)

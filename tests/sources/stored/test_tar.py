@@ -65,7 +65,9 @@ def test_an_archive_that_ends_behind_the_long_name_of_a_member_is_cut_off(
     long = tmp_path / "b.tar"
     # (A member is 1024 bytes, a header of another kind before it as well.)
     long.write_bytes(whole[: 1024 + 1024] + bytes(10240 if filled else 0))
-    with pytest.raises(DamagedFile, match=r"no header of a member stands at byte 2048|in the middle of a header"):
+    with pytest.raises(
+        DamagedFile, match=r"byte 2048: (no header of a member stands here|.*in the middle of a header)"
+    ):
         Pipe.stored(long).length()
     with pytest.raises(tarfile.ReadError):
         list(Pipe.shards(long))

@@ -6,16 +6,19 @@ turn comes, because going back to it later would mean reading all that is before
 """
 
 import io
-import os
 import tarfile
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from headrace.errors import check_whole
+from headrace.ops.archives.tar_bytes import Passing, PlainFile, check_mode, content, open_archive
 from headrace.ops.files.per_file import PerFile, member_path, unpacking
+from headrace.sources.limit import LARGEST
 from headrace.sources.slice import FileSlice, open_slice
 from headrace.sources.stream import StreamWrapper
-from headrace.sources.tar import content, headers, open_tar
+from headrace.sources.tar import members
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,50 +27,27 @@ class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
 
     mode: str = "r:*"
     known: int = -1
+    max_bytes: int = LARGEST
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        check_whole("max_bytes", self.max_bytes, 1)
 
     def spread(self, sample: object) -> Iterator[tuple[str, StreamWrapper]]:
         with unpacking(sample, "tarfile", (tarfile.TarError, EOFError)) as (path, stream):
-            for _, inner in entries(path, stream, self.mode):
+            for _, inner in entries(open_archive(stream, path, self.mode, self.max_bytes), stream):
                 assert inner.name is not None
                 yield inner.name, inner
 
 
-def entries(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:
-    """The regular files of one archive: the name of each in the archive, and its stream."""
-    plain = _plain_file(stream)
-    archive, ours = _opened(stream, mode, path)
-    try:
-        for info in headers(archive, path):
-            if not info.isfile():
-                continue
-            name = member_path(path, info.name)
-            if plain is not None and info.sparse is None:
-                part = FileSlice(plain, info.offset_data, info.size, stream.file_obj)
-                again = partial(open_slice, plain, info.offset_data, info.size)
-                inner = StreamWrapper(io.BufferedReader(part), stream, name, again)
-            else:
-                inner = StreamWrapper(io.BytesIO(content(archive, info, path)), name=name)
-            yield info.name, inner
-    finally:
-        if ours:
-            archive.close()
-
-
-def _opened(stream: StreamWrapper, mode: str, path: str) -> tuple[tarfile.TarFile, bool]:
-    """The archive in a stream, and whether the caller has to close it."""
-    file = stream.file_obj
-    if isinstance(file, tarfile.TarFile):
-        return file, False
-    # (A sequential file can seek, but each jump would be another request.)
-    if getattr(file, "sequential", False) or not (hasattr(file, "seekable") and file.seekable()):
-        mode = mode.replace(":", "|")
-    return open_tar(file, mode, path), True
-
-
-def _plain_file(stream: StreamWrapper) -> str | None:
-    """The path of the archive if it is a local file that is not compressed; else None."""
-    file = stream.file_obj
-    if not isinstance(file, io.BufferedReader) or not isinstance(file.raw, io.FileIO) or not isinstance(file.name, str):
-        return None
-    magic = os.pread(file.fileno(), 265, file.tell())[257:262]
-    return os.path.abspath(file.name) if magic == b"ustar" and file.tell() == 0 else None
+def entries(archive: PlainFile | Passing, stream: StreamWrapper) -> Iterator[tuple[str, StreamWrapper]]:
+    """The regular files of the archive in a stream: the name of each in the archive, and its stream."""
+    for member in members(archive, 0, lambda remark: warnings.warn(f"{archive.path} {remark}", stacklevel=3)):
+        name = member_path(archive.path, member.name)
+        if isinstance(archive, PlainFile) and member.holes is None:
+            place = archive.file, member.data, member.size
+            part = io.BufferedReader(FileSlice(*place, stream.file_obj))
+            yield member.name, StreamWrapper(part, stream, name, partial(open_slice, *place))
+        else:
+            yield member.name, StreamWrapper(io.BytesIO(content(archive, member, name)), name=name)
+    archive.finish()

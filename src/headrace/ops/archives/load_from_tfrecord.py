@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.errors import name_file
 from headrace.ops.files.per_file import PerFile, path_and_binary_stream
 from headrace.sources.crc32c import crc32c
+from headrace.sources.limit import limit_of
 from headrace.sources.tfrecord import features, records
 
 Spec = Mapping[str, tuple[tuple[int, ...] | None, Any] | None]
@@ -33,9 +35,10 @@ class LoadFromTfrecord(PerFile[dict[str, Any]]):
         path, stream = path_and_binary_stream(sample)
         try:
             for record in records(stream, path):
-                yield self._selected(features(record))
+                yield self._selected(features(record, limit_of(stream), path))
         except RuntimeError as error:
             warnings.warn(f"Unable to read from corrupted tfrecord stream {path} due to: {error}, abort!", stacklevel=2)
+            name_file(error, path)
             raise
         finally:
             stream.close()

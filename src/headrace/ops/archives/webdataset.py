@@ -15,9 +15,12 @@ from operator import itemgetter
 from typing import Any
 
 from headrace.context import skipper
+from headrace.errors import check_whole
 from headrace.op import Here, Op
 from headrace.ops.archives.load_from_tar import entries
+from headrace.ops.archives.tar_bytes import Passing, PlainFile, open_archive
 from headrace.ops.files.per_file import PerFile
+from headrace.sources.limit import LARGEST, check_limit
 from headrace.sources.stream import StreamWrapper
 
 Grouped = dict[str, Any]
@@ -60,11 +63,20 @@ class WebDataset(Op[tuple[str, Any], Grouped]):
 class LoadShards(PerFile[Grouped]):
     """The samples of each tar archive, with the content of their files as bytes."""
 
+    max_bytes: int = LARGEST
+
+    def __post_init__(self) -> None:
+        check_whole("max_bytes", self.max_bytes, 1)
+
     def read(self, path: str, stream: StreamWrapper) -> Iterator[Grouped]:
         skip = skipper()
-        for key, files in groupby(_files(path, stream), itemgetter(0)):
+        archive = open_archive(stream, path, "r:*", self.max_bytes)
+        for key, files in groupby(_files(archive, stream), itemgetter(0)):
             group: Grouped = {"__key__": key}
+            size = 0
             for _, ending, content in files:
+                size += len(content)
+                check_limit(size, archive.limit, f"the sample {key!r} of {path}")
                 if ending in group:
                     skip(two_files(key, ending))
                     break
@@ -73,9 +85,9 @@ class LoadShards(PerFile[Grouped]):
                 yield group
 
 
-def _files(path: str, stream: StreamWrapper) -> Iterator[tuple[str, str, bytes]]:
+def _files(archive: PlainFile | Passing, stream: StreamWrapper) -> Iterator[tuple[str, str, bytes]]:
     """Key, ending and content of each file that belongs to a sample."""
-    for name, inner in entries(path, stream):
+    for name, inner in entries(archive, stream):
         with inner:
             if (found := key_and_ending(name)) is not None:
                 yield *found, inner.read()

@@ -10,10 +10,11 @@ import os
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from headrace.errors import name_file
 from headrace.op import Each, Flat
 from headrace.sources.open import open_stream
 from headrace.sources.stream import StreamWrapper
@@ -38,6 +39,9 @@ class PerFile(Flat[Any, Out]):
         path, stream = path_and_stream(sample)
         try:
             yield from self.read(path, stream)
+        except Exception as error:
+            name_file(error, path)
+            raise
         finally:
             stream.close()
 
@@ -98,17 +102,21 @@ def unpacking(sample: object, called: str, errors: tuple[type[Exception], ...]) 
         warnings.warn(
             f"Unable to extract files from corrupted {called} stream {path} due to: {error}, abort!", stacklevel=4
         )
+        name_file(error, path)
         raise
     finally:
         stream.autoclose()
 
 
-def archive_members(archive: StreamWrapper, files: Iterable[Any], path: str) -> Iterator[tuple[str, StreamWrapper]]:
-    """Path and stream of these files of an open archive; a path is that of the archive and the name in it."""
+def archive_members(
+    archive: StreamWrapper, files: Iterable[Any], path: str, opened: Callable[[Any, str], Any]
+) -> Iterator[tuple[str, StreamWrapper]]:
+    """Path and stream of these files of an archive, each as `opened(file, name)` gives it; a path is that of the
+    archive and the name in it."""
     try:
         for info in files:
             name = member_path(path, info.filename)
-            yield name, StreamWrapper(archive.open(info), archive, name)
+            yield name, StreamWrapper(opened(info, name), archive, name)
     finally:
         archive.autoclose()
 

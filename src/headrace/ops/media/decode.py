@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from headrace.errors import BadOption, BadPipe
+from headrace.errors import BadOption, BadPipe, check_whole
 from headrace.op import place
 from headrace.ops.files.per_file import EachFile, path_and_stream
 from headrace.ops.media.boxes import RandomBox
 from headrace.ops.media.decoders import Decoder, decode_with, extension_of, standard_decoders
 from headrace.ops.media.images import Images
 from headrace.ops.media.video import Videos
+from headrace.sources.limit import LARGEST
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Decode(EachFile[Any]):
     frames: int | None = None
     pick: str = "random"
     resize: str = "pillow"
+    max_bytes: int = LARGEST
     user = True
 
     def __post_init__(self) -> None:
@@ -40,12 +42,14 @@ class Decode(EachFile[Any]):
             if not callable(decoder):
                 hint = f"; for images write decode(images={decoder!r})" if isinstance(decoder, str) else ""
                 raise BadOption(f"decode() takes functions (extension, data), and got {decoder!r}{hint}")
+        check_whole("max_bytes", self.max_bytes, 1)
         _ = self._decoders  # wrong options are refused here, not at the first sample
 
     @cached_property
     def _decoders(self) -> tuple[Decoder, ...]:
-        images = Images(self.images, self.size, self.crop, self.flip, self.resize)
-        return (*self.decoders, *standard_decoders(images, Videos(self.frames, self.pick)))
+        images = Images(self.images, self.size, self.crop, self.flip, self.resize, self.max_bytes)
+        videos = Videos(self.frames, self.pick, self.max_bytes)
+        return (*self.decoders, *standard_decoders(images, videos, self.max_bytes))
 
     def takes_flip(self) -> bool:
         """Whether a `random_flip()` behind this op can be done while images are resized."""

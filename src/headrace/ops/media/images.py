@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, TooLarge
 from headrace.op import place
 from headrace.ops.media.boxes import DRAWS, Box, RandomBox, crop_box, reduction
 from headrace.ops.media.pixels import check_resize, mirrored, resized
 from headrace.sources.extra import import_extra
+from headrace.sources.limit import LARGEST, check_limit
 
 IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))
 KINDS = ("JPEG", "PNG", "PPM", "BMP", "GIF", "TIFF")
@@ -35,6 +36,9 @@ _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
 _CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
 _UNREAD_DATA = re.compile(r"extraneous bytes before marker 0xd[0-9]\b")
 """The decoder's message about data behind the last row that the header tells of, before a restart or the end."""
+DENSEST = 512
+"""Pixels that a byte of a JPEG can stand for: each 8 x 8 of them have a code of their own, which has a bit at least."""
+RAISE = "If you trust the file, raise PIL.Image.MAX_IMAGE_PIXELS, and give decode() a larger max_bytes="
 log = logging.getLogger("headrace")
 
 
@@ -51,6 +55,8 @@ class Images:
     flip: float = 0.0
     """How probable it is that an image with a `size` is mirrored."""
     resize: str = "pillow"
+    max_bytes: int = LARGEST
+    """The most bytes of an image, before it is cropped."""
 
     def __post_init__(self) -> None:
         if self._mode() is None and self.form != "pil":
@@ -74,7 +80,7 @@ class Images:
             return None
         mode = self._mode()
         if self.form.startswith("pil") or mode is None:
-            with _opened(data) as opened:
+            with self._opened(data, mode) as opened:
                 return opened.convert(mode) if mode is not None else opened.copy()
         array = self._by_turbo(data, mode) if data[:2] == b"\xff\xd8" else None
         if array is None:
@@ -89,6 +95,8 @@ class Images:
             return None
         try:
             height, width, colors, *_ = turbo.decode_jpeg_header(data)
+            self._check(height, width, len(mode))
+            _check_whole(height, width, data)
             if colors != "Gray" and (colors != "YCbCr" or mode == "L"):
                 return None
             box, by = self._box(height, width)
@@ -99,6 +107,8 @@ class Images:
                 turbo.decode_jpeg(data, colorspace=space, buffer=out)
                 return out
             pixels = _decode_upper_rows(turbo, data, box, by, shape, space)
+        except (TooLarge, CutOff):
+            raise
         except ValueError:
             return None  # damaged: Pillow will raise an error that says what is wrong
         if pixels is None:
@@ -106,13 +116,32 @@ class Images:
         return self._cropped(pixels if mode == "RGB" else pixels[..., 0], box, by, mode)
 
     def _by_pillow(self, data: Any, mode: str) -> Any:
-        with _opened(data) as opened:
+        with self._opened(data, mode) as opened:
             box, by = self._box(opened.height, opened.width)
             # Pillow takes the fraction from sizes that are rounded down, and gives sizes that are rounded up.
             if by > 1 and opened.draft(None, (opened.width // by, opened.height // by)) is None:
                 by = 1
-            pixels = np.asarray(opened.convert(mode))
+            image = opened if opened.mode == mode else opened.convert(mode)
+            if image is not opened:
+                opened.close()  # its pixels are needed no more, and may be many
+            pixels = np.asarray(image)
         return pixels if box is None else self._cropped(pixels, box, by, mode)
+
+    def _opened(self, data: Any, mode: str | None) -> Any:
+        image = import_extra("media", "PIL.Image")
+        try:
+            opened = image.open(io.BytesIO(data), formats=_kinds())
+        except image.DecompressionBombError as error:
+            raise TooLarge(f"{error} {RAISE}") from None
+        self._check(opened.height, opened.width, len(mode or opened.getbands()))
+        if opened.format == "JPEG":
+            _check_whole(opened.height, opened.width, data)
+        return opened
+
+    def _check(self, height: int, width: int, channels: int) -> None:
+        """Raise if an image of this size is larger than it may be."""
+        value = 4 if self.form in _MODES and self.size is None else 1
+        check_limit(height * width * channels * value, self.max_bytes, f"an image of {width} x {height} pixels")
 
     def _box(self, height: int, width: int) -> tuple[Box | None, int]:
         """The part of an image that is kept (None: all of it), and by how much it may be shrunk while it is decoded."""
@@ -133,6 +162,16 @@ class Images:
     def _out(self, size: tuple[int, int], mode: str) -> Any:
         shape = (*size, *_CHANNELS[mode])
         return place.row(shape, "u1") if self.form.endswith("8") else np.empty(shape, np.uint8)
+
+
+class CutOff(ValueError):
+    """An image has too few bytes for its size."""
+
+
+def _check_whole(height: int, width: int, data: Any) -> None:
+    """Raise if so many bytes cannot be a JPEG of this size: a decoder would make all the rest of it up."""
+    if height * width > DENSEST * len(data):
+        raise CutOff(f"a JPEG of {width} x {height} pixels has only {len(data)} bytes: it is damaged or cut off")
 
 
 def _decode_upper_rows(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int], space: str) -> Any:
@@ -166,10 +205,6 @@ def _baseline_size(data: Any) -> int | None:
             return at + 5
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return None
-
-
-def _opened(data: Any) -> Any:
-    return import_extra("media", "PIL.Image").open(io.BytesIO(data), formats=_kinds())
 
 
 @cache

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, TooLarge
 from headrace.op import place
 from headrace.sources.extra import import_extra
+from headrace.sources.limit import LARGEST, check_limit
 
 CONTAINER = {
     **dict.fromkeys(("mp4", "m4v", "mov"), "mov"),
@@ -28,6 +29,8 @@ CONTAINER = {
     "avi": "avi",
 }
 VIDEO = frozenset(CONTAINER)
+HELD = 8
+"""Frames for which there must be room, because a decoder keeps that many for itself."""
 PICKS = ("random", "even", "run")
 log = logging.getLogger("headrace")
 
@@ -42,6 +45,7 @@ class Videos:
 
     frames: int | None = None
     pick: str = "random"
+    max_bytes: int = LARGEST
 
     def __post_init__(self) -> None:
         if self.frames is not None and (type(self.frames) is not int or self.frames < 1):
@@ -53,7 +57,7 @@ class Videos:
         if extension not in VIDEO:
             return None
         if self.frames is None:
-            return _all(extension, data)
+            return self._all(extension, data)
         if CONTAINER[extension] == "mov" and data[:1] == b"\0" and data[4:8] == b"ftyp" and (codec := _torchcodec()):
             return self._by_torchcodec(codec, data)
         return self._by_seeking(extension, data)
@@ -73,16 +77,41 @@ class Videos:
     def _by_torchcodec(self, codec: Any, data: Any) -> Any:
         try:
             decoder = codec.VideoDecoder(data, dimension_order="NHWC", num_ffmpeg_threads=1)
-            found = decoder.get_frames_at(self.chosen(decoder.metadata.num_frames)).data.numpy()
+            about = decoder.metadata
+            self._check(about.width, about.height, self.frames or 1)
+            found = decoder.get_frames_at(self.chosen(about.num_frames)).data.numpy()
+        except TooLarge:
+            raise
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"the video cannot be decoded: {error}") from error
         out = place.row(found.shape, found.dtype)
         out[...] = found
         return out, decoder.metadata.average_fps
 
+    def _check(self, width: int | None, height: int | None, frames: int) -> None:
+        """Raise if so many frames of this size, or those that a decoder keeps for itself, are more than they may be."""
+        pixels = 3 * (width or 0) * (height or 0)
+        check_limit(max(frames, HELD) * pixels, self.max_bytes, f"video of {width} x {height} pixels, {frames} frames,")
+
+    def _stream(self, container: Any) -> Any:
+        """The video of a container, whose decoder refuses larger frames than the container tells of."""
+        stream = container.streams.video[0]
+        self._check(stream.codec_context.width, stream.codec_context.height, self.frames or 1)
+        stream.codec_context.options = {"max_pixels": str(self.max_bytes // (3 * HELD))}
+        return stream
+
+    def _all(self, extension: str, data: Any) -> Any:
+        with _container(extension, data) as container:
+            stream = self._stream(container)
+            frames: list[Any] = []
+            for frame in container.decode(stream):
+                self._check(frame.width, frame.height, len(frames) + 1)
+                frames.append(frame.to_ndarray(format="rgb24"))
+            return (np.stack(frames), _rate(stream)) if frames else _no_frames(stream)
+
     def _by_seeking(self, extension: str, data: Any) -> Any:
         with _container(extension, data) as container:
-            stream = container.streams.video[0]
+            stream = self._stream(container)
             packets = sorted((p.pts, p.is_keyframe) for p in container.demux(stream) if p.pts is not None)
             if not packets:
                 return _no_frames(stream)
@@ -104,13 +133,6 @@ class Videos:
                     out = place.row((len(targets), *pixels.shape), "u1")
                 out[number] = pixels
             return out, _rate(stream)
-
-
-def _all(extension: str, data: Any) -> Any:
-    with _container(extension, data) as container:
-        stream = container.streams.video[0]
-        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
-        return (np.stack(frames), _rate(stream)) if frames else _no_frames(stream)
 
 
 def _no_frames(stream: Any) -> Any:

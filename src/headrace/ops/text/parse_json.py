@@ -8,6 +8,7 @@ from typing import Any
 from headrace.context import skipper
 from headrace.ops.files.per_file import EachFile, Keywords, PerFile, path_and_stream
 from headrace.ops.text.text_lines import TextLines
+from headrace.sources.limit import PARSED, check_limit, limit_of
 
 MARK = "\ufeff"
 """The byte order mark that some programs write at the start of text."""
@@ -22,7 +23,9 @@ class ParseJsonFiles(EachFile[tuple[str, Any]]):
     def apply(self, sample: object) -> tuple[str, Any]:
         path, stream = path_and_stream(sample)
         try:
-            return path, json.loads(stream.read(), **dict(self.kwargs))
+            text = stream.read()
+            check_limit(PARSED * len(text), limit_of(stream), path)
+            return path, json.loads(text, **dict(self.kwargs))
         except json.JSONDecodeError as error:
             raise json.JSONDecodeError(f"{path}: {error.msg}", error.doc, error.pos) from None
         finally:

@@ -11,6 +11,7 @@ from typing import Any
 from headrace.context import skipper
 from headrace.errors import BadOption
 from headrace.ops.files.per_file import PerFile
+from headrace.sources.limit import bounded_lines, limit_of
 from headrace.sources.stream import StreamWrapper
 
 _RETURN = re.compile(r"(?<=\r)(?!\n|$)")
@@ -81,7 +82,7 @@ def _lines(stream: Any, skip: int, decode: bool, encoding: str, errors: str) -> 
     if decode and not isinstance(inner, io.TextIOBase) and not "\n\n".encode(encoding).endswith(b"\n\n"):
         # An encoding of wide characters: its lines cannot be cut before it is decoded.
         inner = io.TextIOWrapper(_Borrowed(inner), encoding, errors, newline="")
-    lines = _after(iter(inner), skip, decode)
+    lines = _after(bounded_lines(inner, limit_of(stream), str(getattr(stream, "name", "a stream"))), skip, decode)
     if not decode:
         return lines
     first = next(lines, None)

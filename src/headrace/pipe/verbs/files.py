@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipe.verbs.growing import grow, keywords, start
 from headrace.pipe.verbs.remote import RemoteVerbs
+from headrace.sources.limit import LARGEST
 
 if TYPE_CHECKING:
     from headrace.ops.archives.decompress import CompressionType
@@ -60,16 +61,21 @@ class FileVerbs(RemoteVerbs):
         return FileVerbs.files(paths).open_files("rb").parse_jsonl(encoding=encoding, errors=errors)
 
     @staticmethod
-    def tar(paths: Paths, *, cache: "DiskCache | None" = None) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Every file inside these archives, as (path, stream)."""
-        return FileVerbs.files(paths).open_files("rb", cache=cache).load_from_tar()
+    def tar(
+        paths: Paths, *, cache: "DiskCache | None" = None, max_bytes: int = LARGEST
+    ) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Every file inside these archives, as (path, stream); one that is unpacked may have `max_bytes`."""
+        return FileVerbs.files(paths).open_files("rb", cache=cache).load_from_tar(max_bytes=max_bytes)
 
     @staticmethod
-    def shards(paths: Paths, *, cache: "DiskCache | None" = None) -> "Pipe[dict[str, Any]]":
-        """The samples of these tar archives, files of one name as one dict of bytes by their endings."""
+    def shards(paths: Paths, *, cache: "DiskCache | None" = None, max_bytes: int = LARGEST) -> "Pipe[dict[str, Any]]":
+        """The samples of these tar archives, files of one name as one dict of bytes by their endings.
+
+        A sample of a compressed archive may have `max_bytes`.
+        """
         from headrace.ops.archives.webdataset import LoadShards
 
-        return grow(FileVerbs.files(paths).open_files("rb", cache=cache), LoadShards())
+        return grow(FileVerbs.files(paths).open_files("rb", cache=cache), LoadShards(max_bytes))
 
     @staticmethod
     def tfrecords(paths: Paths, spec: object = None) -> "Pipe[dict[str, Any]]":
@@ -197,45 +203,54 @@ class FileVerbs(RemoteVerbs):
 
     # --- archives ---------------------------------------------------------------------------------------------------
 
-    def load_from_tar(self, mode: str = "r:*", length: int = -1) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Each regular file of each tar archive as (archive/name, stream)."""
+    def load_from_tar(
+        self, mode: str = "r:*", length: int = -1, *, max_bytes: int = LARGEST
+    ) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Each regular file of each tar archive as (archive/name, stream); unpacked, one may have `max_bytes`."""
         from headrace.ops.archives.load_from_tar import LoadFromTar
 
-        return grow(self, LoadFromTar(mode, length))
+        return grow(self, LoadFromTar(mode, length, max_bytes))
 
-    def load_from_zip(self, length: int = -1) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Each file of each zip archive as (archive/name, stream)."""
+    def load_from_zip(self, length: int = -1, *, max_bytes: int = LARGEST) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Each file of each zip archive as (archive/name, stream); one read of it gives at most `max_bytes`."""
         from headrace.ops.archives.load_from_zip import LoadFromZip
 
-        return grow(self, LoadFromZip(length))
+        return grow(self, LoadFromZip(length, max_bytes))
 
-    def load_from_rar(self, *, length: int = -1) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Each file of each rar archive as (archive/name, stream)."""
+    def load_from_rar(self, *, length: int = -1, max_bytes: int = LARGEST) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Each file of each rar archive as (archive/name, stream); one read of it gives at most `max_bytes`."""
         from headrace.ops.archives.load_from_rar import LoadFromRar
 
-        return grow(self, LoadFromRar(length))
+        return grow(self, LoadFromRar(length, max_bytes))
 
-    def load_from_bz2(self, length: int = -1) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Each file decompressed, with `.bz2` taken off its path."""
+    def load_from_bz2(self, length: int = -1, *, max_bytes: int = LARGEST) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Each file decompressed, with `.bz2` taken off its path; one read of it gives at most `max_bytes`."""
         from headrace.ops.archives.decompress import LoadFromBz2
 
-        return grow(self, LoadFromBz2(length))
+        return grow(self, LoadFromBz2(length, max_bytes))
 
-    def load_from_xz(self, length: int = -1) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Each file decompressed, with `.xz` taken off its path."""
+    def load_from_xz(self, length: int = -1, *, max_bytes: int = LARGEST) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Each file decompressed, with `.xz` taken off its path; one read of it gives at most `max_bytes`."""
         from headrace.ops.archives.decompress import LoadFromXz
 
-        return grow(self, LoadFromXz(length))
+        return grow(self, LoadFromXz(length, max_bytes))
 
-    def decompress(self, file_type: "str | CompressionType | None" = None) -> "Pipe[tuple[str, StreamWrapper]]":
-        """Each file decompressed, by its name or by the given type (gzip, lzma, tar, zip, bz2)."""
+    def decompress(
+        self, file_type: "str | CompressionType | None" = None, *, max_bytes: int = LARGEST
+    ) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Each file decompressed, by its name or by the given type (gzip, lzma, tar, zip, bz2).
+
+        What is read piece by piece may be of any size; a single read gives at most `max_bytes`, a line a tenth of that.
+        """
         from headrace.ops.archives.decompress import Decompress
 
-        return grow(self, Decompress(file_type))
+        return grow(self, Decompress(file_type, max_bytes))
 
-    def extract(self, file_type: "str | CompressionType | None" = None) -> "Pipe[tuple[str, StreamWrapper]]":
+    def extract(
+        self, file_type: "str | CompressionType | None" = None, *, max_bytes: int = LARGEST
+    ) -> "Pipe[tuple[str, StreamWrapper]]":
         """The old name of `decompress`."""
-        return self.decompress(file_type)
+        return self.decompress(file_type, max_bytes=max_bytes)
 
     def load_from_tfrecord(self, spec: Any = None, length: int = -1) -> "Pipe[dict[str, Any]]":
         """Each example of each TFRecord file as a dict of arrays; `spec` is {name: (shape, dtype)}."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.pipe.verbs.growing import Verbs, grow
+from headrace.sources.limit import LARGEST
 
 if TYPE_CHECKING:
     from headrace.ops.media.boxes import RandomBox
@@ -26,18 +27,22 @@ class MediaVerbs(Verbs):
         frames: int | None = None,
         pick: Literal["random", "even", "run"] = "random",
         resize: Literal["pillow", "torch"] = "pillow",
+        max_bytes: int = LARGEST,
     ) -> "Pipe[Any]":
         """Each (path, data), or dict of files, with the content decoded by the end of its name.
 
         With `size` every image has that (height, width): its middle, a random part, or all of it, stretched. With
         `frames` a video gives so many: at random places, evenly spread, or a run of neighbours. `resize="torch"` takes
-        a quarter of Pillow's time, for pixels that differ by one level at most.
+        a quarter of Pillow's time, for pixels that differ by one level at most. What would take more than `max_bytes`
+        of memory (an image before it is cropped, all frames of a video) is an error before it is decoded.
         """
         from headrace.ops.media.boxes import check_size
         from headrace.ops.media.decode import Decode
 
         both = None if size is None else check_size(size)
-        return grow(self, Decode(images, decoders, both, crop, frames=frames, pick=pick, resize=resize))
+        return grow(
+            self, Decode(images, decoders, both, crop, frames=frames, pick=pick, resize=resize, max_bytes=max_bytes)
+        )
 
     def routed_decode(
         self, *handlers: "Decoder", key_fn: Callable[[str], str] | None = None

@@ -71,12 +71,13 @@ def shards(folder: str) -> tuple[str, ...]:
     index = Path(folder) / "index.json"
     try:
         listed = json.loads(index.read_bytes())["shards"]
-        found = [(Path(folder) / shard["raw_data"]["basename"], shard.get("zip_data")) for shard in listed]
+        found = [(Path(shard["raw_data"]["basename"]), shard.get("zip_data")) for shard in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFile(f"{index} is not the index of an MDS data set") from error
-    for path, _ in found:
-        if path.parent.resolve() not in (Path(folder).resolve(), *path.parents) or ".." in path.parts:
-            raise DamagedFile(f"{index} names a file outside its folder: {path}")
+    for name, _ in found:
+        if name.is_absolute() or ".." in name.parts:
+            raise DamagedFile(f"{index} names a file outside its folder: {name}; do not use this data set")
+    found = [(Path(folder) / name, packed) for name, packed in found]
     return tuple(str(_existing(path, packed)) for path, packed in found)
 
 
@@ -103,8 +104,10 @@ def _columns(file: OpenFile) -> tuple[MdsColumn, ...]:
         header = json.loads(file.read(head, int(offsets[0]) - head))
         columns = zip(header["column_names"], header["column_encodings"], header["column_sizes"], strict=True)
         found = tuple(MdsColumn(name, encoding, size or None) for name, encoding, size in columns)
+        if not all(column.size is None or (type(column.size) is int and column.size > 0) for column in found):
+            raise ValueError("the size of a column is no number of bytes")
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(f"{file.path} is damaged: what it says about its columns cannot be read") from error
+        raise DamagedFile(f"{file.path} is damaged: what it says about its columns cannot be read ({error})") from None
     if len(_known) >= MANY:
         _known.clear()
     _known[file.path, file.state] = found
