@@ -30,7 +30,7 @@ from headrace.errors import Closed, HeadraceError, warn_once
 from headrace.observe.meter import Meter
 from headrace.op import place as here
 from headrace.plan.world import World
-from headrace.tracebacks import shortened
+from headrace.tracebacks import shorten
 
 T = TypeVar("T", covariant=True)
 
@@ -162,7 +162,8 @@ class Epoch(Iterator[T], Generic[T]):
         except StopIteration:
             raise
         except Exception as error:
-            raise shortened(error)  # noqa: B904 - it is the same one
+            shorten(error)
+            raise
         self.received = self.handed  # (An interrupt is heard at calls only, so none can come after this.)
         return sample
 

@@ -25,6 +25,7 @@ from headrace.pipe.verbs.helpful import HelpfulType, make_helpful, unknown_verb
 from headrace.pipe.verbs.media import MediaVerbs
 from headrace.pipe.verbs.placement import PlacementVerbs
 from headrace.pipe.verbs.text import TextVerbs
+from headrace.tracebacks import short_errors
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -363,9 +364,10 @@ class Pipe(
 
     if not TYPE_CHECKING:
 
+        @short_errors
         def __getattr__(self, name: str) -> NoReturn:
             """Only ever called for a name that a pipe does not have."""
-            raise AttributeError(f"a Pipe has no verb {name!r}{unknown_verb(Pipe, name)}")
+            raise unknown_verb(Pipe, name, "a Pipe")
 
     # A pipe is a description with identity: comparing by value would compare whole data sets.
     def __bool__(self) -> bool:

@@ -36,6 +36,7 @@ from headrace.engine.epoch import Epoch
 from headrace.errors import BadOption, BadPipe
 from headrace.loader import Loader, Stats
 from headrace.plan.seed import key
+from headrace.tracebacks import short_errors, shorten
 
 T = TypeVar("T", covariant=True)
 IN_WORKER = re.compile(r"in worker (\d+)")
@@ -48,6 +49,7 @@ class PauseIteration(StopIteration):
 class DataLoader2(Generic[T]):
     """Iterates a graph of pipes, epoch by epoch."""
 
+    @short_errors
     def __init__(
         self,
         datapipe: object,
@@ -84,6 +86,7 @@ class DataLoader2(Generic[T]):
 
     # --- iterating ----------------------------------------------------------------------------------------------------
 
+    @short_errors
     def __iter__(self) -> "DataLoader2Iterator[T]":
         if self._closed:
             raise RuntimeError("Cannot iterate over the DataLoader as it has already been shut down")
@@ -360,7 +363,13 @@ class DataLoader2Iterator(Iterator[T]):
         loader._fresh = False
         if loader._samples is None:
             raise StopIteration
-        sample = loader._next(first)
+        try:
+            sample = loader._next(first)
+        except StopIteration:
+            raise
+        except Exception as error:
+            shorten(error)
+            raise
         epoch = loader._samples if isinstance(loader._samples, Epoch) else None
         if self.limit_threshold is not None:
             self.limit_counter = (self.limit_counter or 0) + 1

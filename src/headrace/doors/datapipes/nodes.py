@@ -26,6 +26,7 @@ from headrace.pipe.verbs.keyed import Keyed
 from headrace.sources.access import RandomAccess
 from headrace.sources.table import CachedTable, KeyedTable
 from headrace.sources.wrapped import Sampled
+from headrace.tracebacks import short_errors, shorten
 
 if TYPE_CHECKING:
     from headrace.doors.datapipes import verbs
@@ -183,10 +184,19 @@ class MapDataPipe(DataPipe[T]):
         found = self.__dict__.get("_access")
         if found is None:
             found = self.__dict__["_access"] = RandomAccess(_lowered(self))
-        return found.get(index)  # type: ignore[no-any-return]
+        try:
+            return found.get(index)  # type: ignore[no-any-return]
+        except Exception as error:
+            shorten(error)
+            raise
 
     def __iter__(self) -> Iterator[T]:
-        return (self[i] for i in range(len(self)))
+        try:
+            for i in range(len(self)):
+                yield self[i]
+        except Exception as error:
+            shorten(error)
+            raise
 
 
 def _with_reset(iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
@@ -194,10 +204,15 @@ def _with_reset(iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iter
 
     @functools.wraps(iterate)
     def begun(pipe: Any) -> Iterator[Any]:
-        _reset(pipe)
-        yield from iterate(pipe)
+        try:
+            _reset(pipe)
+            yield from iterate(pipe)
+        except Exception as error:
+            shorten(error)
+            raise
 
     @functools.wraps(iterate)
+    @short_errors
     def begun_at_once(pipe: Any) -> Iterator[Any]:
         _reset(pipe)
         return iterate(pipe)
@@ -311,7 +326,11 @@ def verb_of(cls: type, name: str, doc: str | None, like: Callable[..., Any] | No
     """The method that is the same as a class: `pipe.name(...)` is `cls(pipe, ...)`, with the arguments of `like`."""
 
     def verb(self: object, *args: object, **kwargs: object) -> Any:
-        return cls(self, *args, **kwargs)
+        try:
+            return cls(self, *args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     if like is not None:
         functools.update_wrapper(verb, like)

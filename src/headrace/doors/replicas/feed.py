@@ -19,6 +19,7 @@ from headrace.loader import Loader, Stats
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share
 from headrace.plan.world import World
+from headrace.tracebacks import shorten
 
 WORDS = Words(
     there=DATASET_CURE,
@@ -173,17 +174,21 @@ class EpochLoader:
                 yield batch
             return
         onwards = self._onwards
-        with WORDS:
-            for batch in chain(first, epoch):
-                self._taken += 1
-                self._before_first = None
-                if onwards and self._taken == steps:
-                    # This was the last one: end the epoch now, so that its workers are free for the next.
-                    surplus = list(epoch)
-                    assert not surplus, "an epoch delivers exactly its steps"
-                    self._begin()
-                    onwards = False
-                yield self._finish(batch)
+        try:
+            with WORDS:
+                for batch in chain(first, epoch):
+                    self._taken += 1
+                    self._before_first = None
+                    if onwards and self._taken == steps:
+                        # This was the last one: end the epoch now, so that its workers are free for the next.
+                        surplus = list(epoch)
+                        assert not surplus, "an epoch delivers exactly its steps"
+                        self._begin()
+                        onwards = False
+                    yield self._finish(batch)
+        except Exception as error:
+            shorten(error)
+            raise
         if onwards:
             self._begin()
 

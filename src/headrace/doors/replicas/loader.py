@@ -26,6 +26,7 @@ from headrace.doors.replicas.plan import LoaderArguments
 from headrace.doors.torch.context import WorkerContext, WorkerSetup
 from headrace.errors import BadOption, NoLength, meant
 from headrace.plan.world import World
+from headrace.tracebacks import short_errors
 
 log = logging.getLogger("headrace.replicas")
 
@@ -45,6 +46,7 @@ class DataLoader(EpochLoader):
     once, the last steps are shorter), "pad" or "repeat" (every step is full; `mask` tells which samples fill it up).
     """
 
+    @short_errors
     def __init__(
         self,
         options: Options,

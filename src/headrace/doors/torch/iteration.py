@@ -37,7 +37,7 @@ from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
 from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import SnapshotRefused, WorkerStuck
-from headrace.tracebacks import shortened
+from headrace.tracebacks import shorten
 
 if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader
@@ -103,7 +103,7 @@ class Iteration(_BaseDataLoaderIter):
         self._stealing: WorkStealing | None = None
         self._keeps_state = plan.keeps_state(loader)
         self._dataset_states: dict[str, Any] = dict(dataset_states or {})
-        self._lists = IndexLists()
+        self._lists = IndexLists(loader._index_sampler)
         self._engine = plan.build(loader, self._context, self._lists, epoch, loader._autosave)
         loader._took_over(self._engine)
         self._shut = False
@@ -169,7 +169,7 @@ class Iteration(_BaseDataLoaderIter):
         if not loader.num_workers or passed:
             self._open_datasets()
             if self._held and not loader.num_workers:
-                raise shortened(self._held.pop().take())
+                raise self._held.pop().take()
             while passed:
                 passed -= type(next(epoch)) is not Skipped
 
@@ -224,11 +224,18 @@ class Iteration(_BaseDataLoaderIter):
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def __next__(self) -> Any:
-        if _profiling():
-            with torch.autograd.profiler.record_function(self._profile_name):
+        try:
+            if _profiling():
+                with torch.autograd.profiler.record_function(self._profile_name):
+                    data = self._take()
+            else:
                 data = self._take()
-        else:
-            data = self._take()
+        except StopIteration:
+            raise
+        except Exception as error:
+            # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
+            shorten(error)
+            raise
         progress, epoch = self._progress, self._epoch
         assert epoch is not None
         # (An interrupt is heard at calls only: these happen together or not at all.)
@@ -256,8 +263,7 @@ class Iteration(_BaseDataLoaderIter):
                 if self._must_redo(epoch, error):
                     continue
                 WORDS.retell(error)
-                # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
-                raise shortened(error)  # noqa: B904 - it is the same one
+                raise
             if len(self._engine_workers.restarts) != self._deaths:
                 self._warn_of_death()
             if self._num_workers and epoch.idle:
@@ -273,7 +279,7 @@ class Iteration(_BaseDataLoaderIter):
         if kind is Raised:
             if not held:
                 epoch.pass_over(stay=True)
-            raise shortened(data.take())
+            raise data.take()
         if kind is WithSideEffects:
             data = data.batch
         return self._finish(epoch, data) if self._needs_finish else data

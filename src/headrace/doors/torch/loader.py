@@ -47,6 +47,7 @@ from headrace.doors.torch.seeds import generator_state, set_generator_state
 from headrace.doors.torch.state import LoaderState, MapPlace, check, restore
 from headrace.doors.torch.stealing import StealingHistory
 from headrace.plan.world import World
+from headrace.tracebacks import short_errors
 
 T = TypeVar("T", covariant=True)
 TorchLoader = torch.utils.data.DataLoader
@@ -73,6 +74,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
     _saves_next_order = False
     """A state between epochs holds the global generator that the next order is drawn from."""
 
+    @short_errors
     def __init__(
         self,
         dataset: Dataset[T] | Iterable[T],
@@ -152,6 +154,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         if (saved := self._autosave.load()) is not None:
             self.load_state_dict(saved)
 
+    @short_errors
     def _get_iterator(self) -> Any:
         if on_torchs_workers(self.dataset):
             return super()._get_iterator()
@@ -265,7 +268,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         """The engine's loader of the last iterator, or one like that of the next."""
         if on_torchs_workers(self.dataset):
             raise BadOption("a graph of torch's own pipes runs on torch's workers; use headrace.DataLoader2")
-        return self._engine or plan.build(self, plan.context_of(self, 0), IndexLists(), 0)
+        return self._engine or plan.build(self, plan.context_of(self, 0), IndexLists(self._index_sampler), 0)
 
     def _took_over(self, engine: Loader[Any]) -> None:
         """This engine's loader is that of the last iterator now."""
