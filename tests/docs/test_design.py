@@ -54,15 +54,18 @@ def test_a_sample_goes_the_way_that_the_page_shows_through_few_files() -> None:
 
 TRACED = """
 import json, sys
+from pathlib import Path
 import numpy as np
+import headrace
 from headrace import Loader, Pipe
 
+HOUSE = f"{Path(headrace.__file__).parent}/"
 met = {}
 
 def note(frame, event, _):
-    _, ours, room = frame.f_code.co_filename.partition("/headrace/")
-    if event == "call" and ours:
-        met.setdefault(room, []).append(frame.f_code.co_qualname)
+    file = frame.f_code.co_filename
+    if event == "call" and file.startswith(HOUSE):
+        met.setdefault(file.removeprefix(HOUSE), []).append(frame.f_code.co_qualname)
 
 def stop(where):
     sys.setprofile(None)
