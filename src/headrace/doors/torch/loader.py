@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from headrace.engine.autosave import Autosave
-from headrace.errors import BadOption, SnapshotRefused, meant, missing
+from headrace.errors import BadOption, SnapshotRefused, meant, missing, warn_once
 from headrace.loader import Loader, Stats
 
 try:
@@ -44,8 +44,9 @@ from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
 from headrace.doors.torch.progress import LoaderProgress
 from headrace.doors.torch.seeds import generator_state, set_generator_state
-from headrace.doors.torch.state import LoaderState, MapPlace, check, restore
+from headrace.doors.torch.state import LoaderState, MapPlace, StreamPlace, check, restore
 from headrace.doors.torch.stealing import StealingHistory
+from headrace.doors.torch.stream import behind_samples
 from headrace.plan.world import World
 from headrace.tracebacks import short_errors
 
@@ -221,6 +222,13 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
                 resume.at = go_back(resume.at, state[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
         else:
             self._set_back(resume)
+        at = self._resume.at
+        inside = behind_samples(at.place) if isinstance(at, StreamPlace) else at is not None and at.batches > 0
+        if inside and not self.reproducible and (self.num_workers or resume.num_workers):
+            warn_once(
+                "random values drawn in workers are not part of a DataLoader's snapshot: after a resume they differ from "
+                "those of a run without a break; DataLoader(..., reproducible=True) makes them the same"
+            )
 
     def _is_over(self, batches: int) -> bool:
         """Whether so many batches are a whole epoch, though the trainer has not asked for one more."""
