@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from headrace.doors.torch.numpy_collate import default_collate, unlike
 from headrace.doors.torch.side_effects import SideEffectCheck
 from headrace.op import Each, place
 
@@ -83,7 +84,10 @@ class Fetch(Each[Any, Any]):
         try:
             return self.collate_fn(samples)
         except Exception as error:
-            error.add_note(f"headrace: while the samples of indices {_brief(index)} were collated")
+            why = unlike(samples) if self.collate_fn is default_collate else ""
+            error.add_note(
+                f"headrace: while the samples of indices {_brief(index)} were collated{f': {why}' if why else ''}"
+            )
             raise
 
     def _each(self, dataset: Any, first: int, index: Any) -> list[Any]:

@@ -207,7 +207,7 @@ def _same_keys(samples: list[Any], path: str) -> None:
             raise ValueError(
                 f"cannot collate{_where(path)}: sample 0 of the batch is a dict, sample {i} a {type(sample).__name__}; "
                 "make them alike in a map() before"
-            )
+            ) from None
         if sample.keys() != keys:  # a key that only the first one lacks would be lost without a word
             poorer, richer = (i, sample), samples[0]
             if all(key in sample for key in keys):
@@ -216,7 +216,7 @@ def _same_keys(samples: list[Any], path: str) -> None:
             raise KeyError(
                 f"cannot collate{_where(path)}: sample {poorer[0]} of the batch has no key {lacking!r}, but "
                 f"{', '.join(map(repr, poorer[1])) or 'none'}; give all samples the same keys in a map() before"
-            )
+            ) from None
 
 
 def _same_length(samples: list[Any], path: str) -> None:
@@ -225,7 +225,7 @@ def _same_length(samples: list[Any], path: str) -> None:
         if len(sample) != size:
             raise ValueError(
                 f"cannot collate{_where(path)}: sample 0 of the batch has {size} fields, sample {i} has {len(sample)}"
-            )
+            ) from None
 
 
 def _where(path: str) -> str:
