@@ -4,7 +4,7 @@ Every run takes a pipe (indexed or streamed), a way to start workers and a numbe
 Most events are kills of workers, by a timer of the run. Recovery is the time from a kill to the next sign of life of
 the worker's replacement (it is ready for work). The others, one in four, are drawn from
 
-    a stopped worker, fork server or pool server (SIGSTOP)      the stream goes on, or WorkerStuck comes in time
+    a stopped worker or fork server (SIGSTOP)                   the stream goes on
     a signal to a consumer, or to its whole process group       no process and no file is left but its autosave
     a full disk while autosave writes                           no batch is lost, and the last whole file loads
 
@@ -36,11 +36,11 @@ from typing import Any
 
 import numpy as np
 
-from headrace import Loader, Pipe, SharedPool
+from headrace import Loader, Pipe
 from headrace.engine.workers.deaths import STREAM_DEATHS, running_ticket
 from headrace.engine.workers.process.fork_server import COMMON
 from headrace.engine.workers.process.workers import ProcessWorkers, WorkerProcess
-from headrace.errors import PoisonSample, WorkerStuck
+from headrace.errors import PoisonSample
 
 METHODS = ("fork", "server")
 DEADLINE = 120.0
@@ -273,29 +273,6 @@ def stopped_fork_server(name: str, method: Any, workers: int, seed: int, chance:
     return None if got == undisturbed(name, seed) else "the stream differs"
 
 
-def stopped_pool(name: str, method: Any, workers: int, seed: int, chance: random.Random) -> str | None:
-    """A stopped pool is an error in time; what was delivered and what another loader goes on with are the stream."""
-    got: list[str] = []
-    with SharedPool(workers) as pool:
-        loader = Loader(PIPES[name](SAMPLES), seed=seed, pool=pool, timeout=4.0)
-        moment, started, state = chance.randrange(1, 60), time.monotonic(), loader.state_dict()
-        with loader, contextlib.suppress(WorkerStuck):
-            for batch in loader:
-                got += digest([batch])
-                state = loader.state_dict()
-                if len(got) == moment:
-                    os.kill(pool.server_pid, signal.SIGSTOP)
-                    started = time.monotonic()
-        took = time.monotonic() - started
-        os.kill(pool.server_pid, signal.SIGCONT)
-        with Loader(PIPES[name](SAMPLES), seed=seed) as rest:
-            rest.load_state_dict(state)
-            got += digest(rest)
-    if took > DEADLINE / 2:
-        return f"a stopped pool was noticed after {took:.0f} s, with timeout=4"
-    return None if got == undisturbed(name, seed) else "what was delivered and the rest are not the stream"
-
-
 def full_disk(name: str, method: Any, workers: int, seed: int, chance: random.Random) -> str | None:
     """No file may grow for a while, again and again."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -327,7 +304,6 @@ def signalled(name: str, method: Any, workers: int, seed: int, chance: random.Ra
     """A consumer in a session of its own gets a signal, alone or with all its processes."""
     folder = tempfile.mkdtemp()
     read, write = os.pipe()
-    pool = chance.random() < 0.5
     copy = os.fork()
     if copy == 0:
         try:
@@ -336,9 +312,7 @@ def signalled(name: str, method: Any, workers: int, seed: int, chance: random.Ra
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             os.environ["TMPDIR"] = tempfile.tempdir = folder
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            how: dict[str, Any] = {"workers": workers, "start_method": method}
-            if pool:
-                how = {"pool": SharedPool(workers)}
+            how: Any = {"workers": workers, "start_method": method}
             save = os.path.join(folder, "autosave.json")
             with Loader(PIPES[name](SAMPLES), seed=seed, autosave=save, every=1, **how) as loader:
                 for number, _ in enumerate(loader):
@@ -362,7 +336,7 @@ def signalled(name: str, method: Any, workers: int, seed: int, chance: random.Ra
     files = [found for found in os.listdir(folder) if found != "autosave.json"]  # the next start sweeps
     shutil.rmtree(folder)
     if left or files:
-        return f"left after {sent.name}{' with a pool' * pool}: processes {left}, files {files}"
+        return f"left after {sent.name}: processes {left}, files {files}"
     return None
 
 
@@ -376,7 +350,7 @@ def in_session(session: int) -> list[int]:
     return found
 
 
-OTHERS = (stopped_worker, stopped_fork_server, stopped_pool, full_disk, signalled)
+OTHERS = (stopped_worker, stopped_fork_server, full_disk, signalled)
 
 
 def other(number: int, plan: tuple[str, Any, int], seed: int, figures: Figures) -> None:

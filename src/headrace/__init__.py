@@ -31,7 +31,6 @@ _HOMES = {
     "SeedGenerator": "headrace.doors.dataloader2.seeds",
     "SequenceWrapper": "headrace.doors.datapipes.names",
     "SequentialReadingService": "headrace.doors.dataloader2.services",
-    "SharedPool": "headrace.engine.workers.shared.pool",
     "Stats": "headrace.loader",
     "SwiftLoader": "headrace.doors.swift.loader",
     "WorkerInfo": "headrace.doors.dataloader2.workers",
@@ -81,7 +80,6 @@ if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader as DataLoader
     from headrace.engine.policy import Budget as Budget
     from headrace.engine.workers.process.warming import warm as warm
-    from headrace.engine.workers.shared.pool import SharedPool as SharedPool
     from headrace.loader import Loader as Loader
     from headrace.loader import Stats as Stats
     from headrace.loader import dump as dump

@@ -39,7 +39,6 @@ from headrace.tracebacks import short_errors
 
 if TYPE_CHECKING:
     from headrace.engine.autosave import Autosave
-    from headrace.engine.workers.shared.pool import PoolAddress
 
 T = TypeVar("T", covariant=True)
 _LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
@@ -80,7 +79,6 @@ class Loader(Generic[T]):
         stretch: bool = True,
         stealing: bool = True,
         randomness: Literal["keyed", "carried"] = "keyed",
-        pool: "PoolAddress | str | os.PathLike[str] | None" = None,
         ends: Literal["short", "pad", "repeat", "drop"] = "short",
         sharding: Literal["static", "dynamic"] = "static",
         store: Any = None,

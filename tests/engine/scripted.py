@@ -15,7 +15,7 @@ from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, cut
 from headrace.engine.run import Run
-from headrace.engine.wire.messages import Owner, Reply, Ticket
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import answer
 from headrace.engine.workers.protocol import Workers
 from headrace.engine.workers.task import Task
@@ -93,7 +93,7 @@ class ScriptedWorkers(Workers):
     def running(self) -> int:
         return len(self.tickets)
 
-    def drop(self, owner: Owner) -> None:
+    def drop(self, owner: object) -> None:
         self.tickets.clear()
 
     def release(self, slot: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Loader, Pipe, SharedPool
+from headrace import Loader, Pipe
 from tests.depth import depth
 from tests.faults import deadly
 from tests.faults.deadly import BAD, SIZE, Numbers
@@ -127,15 +127,11 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
 def loading(kind: str, request: pytest.FixtureRequest) -> Iterator[Callable[[Pipe[Any]], Loader[Any]]]:
     if kind == "ray":
         request.getfixturevalue("cluster")
-    if kind == "pool":
-        with SharedPool(2) as pool:
-            yield lambda pipe: Loader(pipe, pool=pool, timeout=30)
-    else:
-        yield lambda pipe: Loader(pipe, timeout=60, **STARTED[kind])  # type: ignore[arg-type]
+    yield lambda pipe: Loader(pipe, timeout=60, **STARTED[kind])  # type: ignore[arg-type]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["threads", "fork", "server", "pool", *LARGE])
+@pytest.mark.parametrize("kind", ["threads", "fork", "server", *LARGE])
 def test_what_user_code_raises_arrives_as_itself_and_costs_nothing_else(
     kind: str, request: pytest.FixtureRequest
 ) -> None:

@@ -156,11 +156,6 @@ class Executor:
         )
         return opening.open(self.program.head, state)
 
-    def forget(self, keep: int) -> None:
-        """Epochs before `keep` will not be asked for again."""
-        for epoch in [e for e in self._opened if e < keep]:
-            del self._opened[epoch]
-
     def _epoch(self, epoch: int) -> "_Opened":
         found = self._opened.get(epoch)
         if found is None:

@@ -81,8 +81,6 @@ class Policy:
     """Any worker may take any ticket; False: ticket k belongs to worker k mod workers."""
     randomness: Literal["keyed", "carried"] = "keyed"
     """Global generators: seeded before each ticket, or only once per worker."""
-    pool: Any = None
-    """Workers that several processes share (`SharedPool`), instead of own ones."""
 
     def __post_init__(self) -> None:
         for name, least in (("workers", 0), ("prefetch", 1), ("restarts", 0), ("memory", 1)):
@@ -123,24 +121,11 @@ class Policy:
     @classmethod
     def of(cls, options: dict[str, Any]) -> "Policy":
         """A policy from the keywords of a loader; `kind` and `memory` may be None."""
-        if options.get("pool") is not None:
-            options = _shared(options)
         if options.get("kind") is None:
             options = {**options, "kind": "process" if options.get("workers") else "inline"}
         if options.get("memory") is None:
             options = {**options, "memory": MEMORY}
         return cls(**options)
-
-
-def _shared(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a loader that shares a pool: the pool says how many workers there are, and of what kind."""
-    from headrace.engine.workers.shared.pool import pool_address
-
-    for name in ("workers", "kind", "start_method"):
-        if options.get(name):
-            raise BadOption(f"{name}= belongs to the pool, not to a loader that shares it: leave it out beside pool=")
-    pool = pool_address(options["pool"])
-    return {**options, "pool": pool, "workers": pool.workers, "kind": "process"}
 
 
 def _one_of(name: str, value: object, choices: tuple[str, ...], also: str = "") -> None:

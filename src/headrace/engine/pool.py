@@ -111,10 +111,6 @@ def maker(policy: Policy) -> Callable[[], Workers]:
         from headrace.engine.workers.ray.workers import RayWorkers
 
         return partial(RayWorkers, policy)
-    if policy.pool is not None:
-        from headrace.engine.workers.shared.consumer import SharedWorkers
-
-        return partial(SharedWorkers, policy)
     if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
         raise BadOption("worker processes need Linux (5.3 or later); kind='thread' runs the same pipe in threads")
     from headrace.engine.workers.process.workers import ProcessWorkers

@@ -238,7 +238,7 @@ class Run:
     def _answer(self, ticket: Ticket, error: BaseException | None) -> None:
         """Answer a ticket without a worker: the stage before has failed, or its results were delivered already."""
         if error is None:
-            self.release_inputs(ticket)
+            ticket.release_inputs()
         reply = Reply(ticket)
         reply.outputs, reply.error = [], error
         self._issued[ticket.stage] += 1
@@ -275,20 +275,14 @@ class Run:
         ticket = reply.ticket
         if ticket.owner is not self:
             self._discard(reply)
-            assert ticket.owner is not None
-            ticket.owner.release_inputs(ticket)
+            ticket.release_inputs()
             return
         self.outstanding -= 1
         if ticket.blocks and reply.error is None:  # (What failed may be run again, piece by piece.)
-            self.release_inputs(ticket)
+            ticket.release_inputs()
         self.meter.count(ticket.stage, reply)
         self._windows[ticket.stage][ticket.order] = reply
         self._settle(ticket.stage)
-
-    def release_inputs(self, ticket: Ticket) -> None:
-        """A ticket no longer needs the blocks that it refers to."""
-        for block in ticket.blocks:
-            block.drop()
 
     def _settle(self, stage: int) -> None:
         """Pass on the replies whose turn has come: to the next stage, or to the consumer."""
@@ -297,7 +291,7 @@ class Run:
             for order in list(window):
                 reply = window.pop(order)
                 if reply.error is not None:
-                    self.release_inputs(reply.ticket)
+                    reply.ticket.release_inputs()
                 if self._counts:
                     self._count_skips(stage, reply)
                 self._ready.append(reply)
@@ -309,7 +303,7 @@ class Run:
             reply = window.pop(min(window) if any_order else self._expect[stage])
             if reply.error is not None:
                 divided = retry.begins(feed, reply)
-                self.release_inputs(reply.ticket)
+                reply.ticket.release_inputs()
                 if divided:
                     break
             if retry.running is None or not retry.continues(reply):
@@ -380,7 +374,7 @@ class Run:
             for reply in window.values():
                 self._discard(reply)
                 if reply.error is not None:
-                    self.release_inputs(reply.ticket)
+                    reply.ticket.release_inputs()
             window.clear()
         blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:
@@ -392,7 +386,7 @@ class Run:
                 self._discard(reply)
         for ticket in self._pending:
             if ticket is not None:
-                self.release_inputs(ticket)
+                ticket.release_inputs()
                 blocks += ticket.blocks
         for block in blocks:
             block.spend()  # the last ticket in flight that refers to it frees it

@@ -220,15 +220,15 @@ class Arena:
             if self.total <= 2 * self.budget and not slot.spoiled:
                 self._free.setdefault(slot.size, []).append(slot)
             else:
-                self.retire(slot)
+                self._retire(slot)
 
     def _retire_others(self, wanted: int) -> None:
         """Make room: retire the free slots of other sizes than the one that is wanted."""
         for size in [s for s in self._free if s != wanted]:
             for slot in self._free.pop(size):
-                self.retire(slot)
+                self._retire(slot)
 
-    def retire(self, slot: Slot) -> None:
+    def _retire(self, slot: Slot) -> None:
         """A slot that will not be used again: its memory is freed with its last view."""
         self.total -= slot.size
         self.retired.append(slot.number)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Place
-from headrace.engine.wire.messages import Owner, Reply, Ticket
+from headrace.engine.wire.messages import Reply, Ticket
 
 
 class Deal(NamedTuple):
@@ -62,7 +62,7 @@ class Dealt(Feed):
     _skips: dict[Ticket, int] = field(default_factory=dict)
     _split: _SplitTicket | None = None
 
-    def next(self, owner: Owner | None) -> Ticket | None:
+    def next(self, owner: object) -> Ticket | None:
         deal = next(self._deals, None)
         if deal is None:
             self.ended = True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.wire.messages import Owner, Reply, Ticket
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.plan.world import World
 
 
@@ -48,7 +48,7 @@ class Listed(Feed):
         self._epoch = epoch
         self._number = start
 
-    def next(self, owner: Owner | None) -> Ticket | None:
+    def next(self, owner: object) -> Ticket | None:
         if self.ended:
             return None  # (The loop asks again and again, and a sampler would be asked each time.)
         failed: Exception | None = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.engine.feeds.block import Block
-    from headrace.engine.wire.messages import Owner, Reply, Ticket
+    from headrace.engine.wire.messages import Reply, Ticket
 
 
 class Setting(NamedTuple):
@@ -49,7 +49,7 @@ class Feed(ABC):
     """Its replies are blocks of streams, which `entries` puts in order; else each reply is delivered as it is."""
 
     @abstractmethod
-    def next(self, owner: Owner | None) -> Ticket | None:
+    def next(self, owner: object) -> Ticket | None:
         """The next ticket, or None if there is none now."""
 
     def at(self, mark: object) -> Place:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.program import Stage
-from headrace.engine.wire.messages import Owner, Ticket
+from headrace.engine.wire.messages import Ticket
 from headrace.errors import SnapshotRefused, warn_once
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
@@ -85,7 +85,7 @@ class Batches(Feed):
         self._epoch = epoch
         self._step = 0
 
-    def next(self, owner: Owner | None) -> Ticket | None:
+    def next(self, owner: object) -> Ticket | None:
         step, share = self._step, self.share
         if step >= share.steps:
             self.ended = True
@@ -130,7 +130,7 @@ class Items(Feed):
         self._epoch = epoch
         self._at = 0
 
-    def next(self, owner: Owner | None) -> Ticket | None:
+    def next(self, owner: object) -> Ticket | None:
         at, ranks, start = self._at, self._ranks, self._start
         if at >= len(self.positions):
             self.ended = True

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Place, Setting, start_of
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import Owner, Ticket
+from headrace.engine.wire.messages import Ticket
 from headrace.errors import SnapshotRefused
 from headrace.plan.share import Share
 from headrace.plan.world import World
@@ -159,7 +159,7 @@ class Regroup(Feed):
             if len(self._start) < self._wanted:
                 self._keep(entry)
 
-    def next(self, owner: Owner | None) -> Ticket | None:
+    def next(self, owner: object) -> Ticket | None:
         entries = self._entries
         while entries and entries[0].block.error is None and entries[0].stop - entries[0].first <= self._offset:
             self._spend()
@@ -204,7 +204,7 @@ class Regroup(Feed):
     def at(self, mark: object) -> Place:
         return Regrouped(self._source.at(mark.source), *mark[1:]) if isinstance(mark, _GroupMark) else super().at(mark)
 
-    def _failed(self, owner: Owner | None) -> Ticket:
+    def _failed(self, owner: object) -> Ticket:
         """The ticket for an error of the stage before. Samples before it that fill no group are in that group too."""
         before, kept = self._stands()
         self._advance(max(0, self._before_error()))

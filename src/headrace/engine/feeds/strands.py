@@ -14,7 +14,7 @@ from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.plain import PlainRecord, brief, row, whole
 from headrace.engine.program import Program
 from headrace.engine.wire.codec import unpack_state
-from headrace.engine.wire.messages import Owner, Reply, Ticket
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.errors import SnapshotRefused
 from headrace.pipe.cursor import State
 from headrace.pipe.graph import Pipe
@@ -124,7 +124,7 @@ class Strands(Feed):
         """Blocks that have come, each with the state after it."""
         self.ended = all(self._over)
 
-    def next(self, owner: Owner | None) -> Ticket | None:
+    def next(self, owner: object) -> Ticket | None:
         # The strand with the least work ahead of it, and among those the one whose turn comes first.
         strands = len(self._over)
         for s in sorted(range(strands), key=lambda s: (self._ahead(s), (s - self._turn) % strands)):

@@ -11,15 +11,15 @@ them, one for each kind of message.
                            (READY, pid)
                            (RETIRED, handled)                      it asks to be replaced
 
-`held` are numbers of slots that user code still looks into. The messages to and from Ray actors and the server of a
-shared pool carry the same results.
+`held` are numbers of slots that user code still looks into. The messages to and from Ray actors carry the same
+results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from headrace.engine.feeds.block import Block
@@ -89,18 +89,12 @@ class SentTicket(NamedTuple):
     """Slots whose descriptors come with this message."""
 
 
-class Owner(Protocol):
-    """What has made a ticket: a run, or the server of a shared pool."""
-
-    def release_inputs(self, ticket: Ticket) -> None:
-        """The ticket is answered or dropped: the samples that it refers to are not needed for it any more."""
-
-
 @dataclass(slots=True, eq=False)
 class Ticket:
     """One unit of work."""
 
-    owner: Owner | None
+    owner: object
+    """The run that has made it. (The next run of the same workers takes no replies to it.)"""
     stage: int
     epoch: int
     number: int
@@ -116,7 +110,7 @@ class Ticket:
     pin: int | None = None
     """The number of the only worker that may run it; None: any worker."""
     strand: int | None = None
-    blocks: Sequence[Any] = ()
+    blocks: Sequence[Block] = ()
     """Blocks that the payload refers to, kept until the reply."""
     append_to: Block | None = None
     """A block whose last samples come first in this ticket: the result may be written behind them, in the same slot."""
@@ -129,6 +123,11 @@ class Ticket:
     """Positions that are left out because they are poison; in the end also those that have failed."""
     many: int = 0
     """How many outputs it has had; known when it is delivered."""
+
+    def release_inputs(self) -> None:
+        """It is answered or dropped: the samples that it refers to are not needed for it any more."""
+        for block in self.blocks:
+            block.drop()
 
     def inputs(self) -> int:
         """How many samples it is made from, if it is one of positions or of samples of the stage before."""

@@ -17,10 +17,10 @@ from headrace.memory.arena import memfd
 
 SPILL = 1 << 16
 """A message larger than this travels as memory of its own."""
-MOST_FDS = 64
+_MOST_FDS = 64
 """Descriptors in one packet; the system takes 253 at the most."""
 _SPILLED, _MORE = b"S", b"M"
-_ANCILLARY = socket.CMSG_LEN(4 * (MOST_FDS + 1))
+_ANCILLARY = socket.CMSG_LEN(4 * (_MOST_FDS + 1))
 # Plain numbers: the arithmetic of enums costs as much as a system call.
 NOW = int(socket.MSG_DONTWAIT)
 _CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
@@ -39,9 +39,9 @@ _landing = _Landing()
 
 def send(sock: socket.socket, message: bytes, fds: Sequence[int] = ()) -> None:
     """Send one message."""
-    while len(fds) > MOST_FDS:
-        socket.send_fds(sock, [_MORE], fds[:MOST_FDS])
-        fds = fds[MOST_FDS:]
+    while len(fds) > _MOST_FDS:
+        socket.send_fds(sock, [_MORE], fds[:_MOST_FDS])
+        fds = fds[_MOST_FDS:]
     if len(message) > SPILL:
         spilled = memfd()
         try:

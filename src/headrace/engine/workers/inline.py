@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.engine.feeds.block import Block
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import Owner, Reply, Ticket
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.protocol import Workers
 from headrace.engine.workers.task import Task
 from headrace.plan.seed import BorrowedGlobals
@@ -71,7 +71,7 @@ class InlineWorkers(Workers):
     def running(self) -> int:
         return len(self._tickets)
 
-    def drop(self, owner: Owner) -> None:
+    def drop(self, owner: object) -> None:
         self._tickets.clear()
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import Owner, Reply, Ticket
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.errors import WorkerStuck
 from headrace.memory.arena import Arena, Slot
 
@@ -86,8 +86,8 @@ class Workers(ABC):
         """The replies that have come, without waiting."""
         return []
 
-    def drop(self, owner: Owner) -> None:  # noqa: B027
-        """An owner no longer wants its tickets: forget those that nobody has begun."""
+    def drop(self, owner: object) -> None:  # noqa: B027
+        """A run no longer wants its tickets: forget those that nobody has begun."""
 
     def release(self, slot: Slot) -> None:
         """Give back the memory of a result that nobody looks into."""

@@ -1,4 +1,4 @@
-"""Remote workers: what all kinds have in common whose tickets travel (processes, Ray actors, a shared pool).
+"""Remote workers: what all kinds have in common whose tickets travel (processes and Ray actors).
 
     submit ──> _choose a worker ──> _send                           a kind says how a ticket is sent, what it waits on,
     wait   <── _take <── _poll: replies, and the ends of workers    and what it does with that; the rest is here
@@ -22,7 +22,7 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.codec import pack_state
 from headrace.engine.wire.failures import remote
-from headrace.engine.wire.messages import FAILED, Failed, Owner, Reply, Ticket
+from headrace.engine.wire.messages import FAILED, Failed, Reply, Ticket
 from headrace.engine.workers.deaths import CAUSES, EARLY_DEATHS, Deaths
 from headrace.engine.workers.protocol import Restart, Workers
 from headrace.errors import Closed, WorkerDied
@@ -72,7 +72,7 @@ class StrandStates:
         self._known.clear()
 
 
-Worker = TypeVar("Worker")
+Worker = TypeVar("Worker", bound=RemoteWorker)
 
 
 class RemoteWorkers(Workers, Generic[Worker]):
@@ -127,7 +127,6 @@ class RemoteWorkers(Workers, Generic[Worker]):
 
     def open(self, program: Program) -> None:
         self.program = program
-        self._last = program.last.number - (1 if program.assembled else 0)
         self._listed = program.stages[0].feed == "listed"
         try:
             self._open(program)
@@ -236,15 +235,15 @@ class RemoteWorkers(Workers, Generic[Worker]):
         self._epoch_deaths = 0
         self._strands.clear()
 
-    def drop(self, owner: Owner) -> None:
+    def drop(self, owner: object) -> None:
         self._waiting = deque(self._without(self._waiting, owner))
 
-    def _without(self, tickets: Sequence[Ticket], owner: Owner) -> list[Ticket]:
+    def _without(self, tickets: Sequence[Ticket], owner: object) -> list[Ticket]:
         """Those of these tickets, which nobody has begun, that are not this owner's."""
         for ticket in tickets:
             if ticket.owner is owner:
                 self._withdraw(ticket)
-                owner.release_inputs(ticket)
+                ticket.release_inputs()
         return [ticket for ticket in tickets if ticket.owner is not owner]
 
     def _withdraw(self, ticket: Ticket) -> None:

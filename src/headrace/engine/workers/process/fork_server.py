@@ -12,31 +12,25 @@ import contextlib
 import marshal
 import os
 import socket
+import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from headrace.engine.wire import packets
 from headrace.engine.wire.unshipping import search_path
 from headrace.engine.workers.process.handles import Handles
-from headrace.engine.workers.process.start import (
-    StartedWorker,
-    awaited,
-    end,
-    interpreter,
-    is_stopped,
-    pair,
-    send_start,
-    signals_held,
-)
+from headrace.engine.workers.process.start import StartedWorker, interpreter, pair, send_start, signals_held
 from headrace.memory.arena import memfd
 
 DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
 SILENCE = 0.5
-"""Seconds without an answer after which it is checked whether the server is stopped."""
+"""Seconds without an answer after which it is checked whether the server is stopped: there is no event for that."""
 LARGE = ("numpy", "torch")
 """Packages that take long to import, and that a worker usually needs if its consumer has imported them."""
 GRACE = 0.3
@@ -57,7 +51,7 @@ class ForkServer:
     def __init__(self) -> None:
         self.sock, theirs = pair()
         with contextlib.closing(theirs):
-            self.process = interpreter("process.server", (theirs.fileno(),))
+            self.process = interpreter("server", (theirs.fileno(),))
         self.owner = os.getpid()
         self.workers: weakref.WeakSet[StartedWorker] = weakref.WeakSet()
         self.modules: set[str] = set()
@@ -147,10 +141,12 @@ class ForkServer:
 
     def _await_answer(self) -> None:
         with self._close_on_error():
-            if not awaited(self.sock, self.process.pid, SILENCE, 0.0, DEADLINE):
+            until = time.monotonic() + DEADLINE
+            while not packets.readable(self.sock.fileno(), SILENCE):
                 if is_stopped(self.process.pid):
                     raise ConnectionAbortedError("the worker server was stopped")
-                raise TimeoutError(f"the worker server has not answered for {DEADLINE:.0f} seconds")
+                if time.monotonic() > until:
+                    raise TimeoutError(f"the worker server has not answered for {DEADLINE:.0f} seconds")
 
     def _answer(self) -> tuple[Any, list[int]]:
         with self._close_on_error():
@@ -191,7 +187,20 @@ class ForkServer:
         self.sock.close()
         if self.owner == os.getpid():
             # (Should it have to be killed while it imports something large: its workers see their sockets close.)
-            end(self.process, GRACE)
+            try:
+                self.process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped (SIGSTOP), and will neither answer nor end."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] in ("T", "t")
+    except OSError:
+        return False  # it is gone
 
 
 def large() -> list[str]:

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -138,7 +137,7 @@ def by_spawn(number: int, shipped: int, handles: Handles) -> StartedWorker:
     send_start(ours, number, shipped, handles, None)
     dump = memfd()
     with contextlib.closing(theirs):
-        process = interpreter("process.child", (theirs.fileno(), dump), _in_main_thread())
+        process = interpreter("child", (theirs.fileno(), dump), _in_main_thread())
     return StartedWorker(process.pid, os.pidfd_open(process.pid), ours, dump, lambda pid: process.wait())
 
 
@@ -154,53 +153,20 @@ def send_start(
     packets.send(sock, marshal.dumps(message), [shipped, *handles.fds])
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped (SIGSTOP), and will neither answer nor end."""
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] in ("T", "t")
-    except OSError:
-        return False  # it is gone
-
-
-def awaited(sock: socket.socket, pid: int, look: float, patience: float, deadline: float) -> bool:
-    """Wait until a process has written to its socket; False if it does not before the deadline.
-
-    A process that is stopped (SIGSTOP) gets only `patience` seconds. There is no event for that: it is checked every
-    `look` seconds.
-    """
-    until = time.monotonic() + deadline
-    silent = time.monotonic() + patience
-    while not packets.readable(sock.fileno(), look):
-        now = time.monotonic()
-        if now > until or (now >= silent and is_stopped(pid)):
-            return False
-    return True
-
-
 def _in_main_thread() -> bool:
     return threading.get_native_id() == os.getpid()
 
 
 def interpreter(module: str, fds: tuple[int, ...], *arguments: object) -> "subprocess.Popen[bytes]":
-    """A new interpreter that calls `main` of a module of workers: with a pidfd of this process, `fds`, `arguments`."""
+    """A new interpreter that calls `main` of a module in this folder: with a pidfd of this one, `fds`, `arguments`."""
     here = os.path.abspath(__file__)
     for _ in range(5):
         here = os.path.dirname(here)
     me = os.pidfd_open(os.getpid())
     quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {threads.LIMITS}]"
-    call = f"from headrace.engine.workers.{module} import main; main{(me, *fds, *arguments)!r}"
+    call = f"from headrace.engine.workers.process.{module} import main; main{(me, *fds, *arguments)!r}"
     command = [sys.executable, "-c", f"{quiet}; sys.path.insert(0, {here!r}); {call}"]
     try:
         return subprocess.Popen(command, pass_fds=(me, *fds), stdin=subprocess.DEVNULL)
     finally:
         os.close(me)
-
-
-def end(process: "subprocess.Popen[bytes]", seconds: float) -> None:
-    """Wait until a process has ended; after so many seconds, kill it."""
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

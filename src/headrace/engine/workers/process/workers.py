@@ -161,7 +161,7 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
         worker.learn(slot)
         payload = self._payload(ticket, worker.place)
         if self.arena.retired:
-            self.spread_retired()
+            self._spread_retired()
         worker.queue[ticket.seq] = ticket
         room = None if ticket.append_to is None else (ticket.append_to.end, slot.table[0])
         # (As `messages.SentTicket`, whose making would cost.)
@@ -178,7 +178,7 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
             if worker.outbox:
                 worker.flush(short)
 
-    def spread_retired(self) -> None:
+    def _spread_retired(self) -> None:
         """Whoever has retired slots mapped lets go of them with the next ticket."""
         gone = self.arena.retired
         for worker in self._workers:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.failures import remote
-from headrace.engine.wire.messages import Failed, Owner, Reply, Ticket
+from headrace.engine.wire.messages import Failed, Reply, Ticket
 from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.deaths import replaced_because
 from headrace.engine.workers.protocol import Busy
@@ -62,6 +62,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
 
     def _open(self, program: Program) -> None:
         policy = self.policy
+        self._last = program.last.number - (1 if program.assembled else 0)
         data, _ = ship(program, {name: getattr(policy, name) for name in ("worker_init", "recycle", "recycle_memory")})
         cluster.join()
         self._connected = True
@@ -333,7 +334,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         super().begin()
         self.arena.retired.clear()  # actors let go of slots by themselves
 
-    def drop(self, owner: Owner) -> None:
+    def drop(self, owner: object) -> None:
         super().drop(owner)
         for actor in self._scheduler.actors:
             actor.outbox = self._without(actor.outbox, owner)
