@@ -180,6 +180,7 @@ class Loader(Generic[T]):
         """How the pipe is run now."""
         return self._pool.policy
 
+    @short_errors
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) of a whole epoch on this rank, also after a resume.
 

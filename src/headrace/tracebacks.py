@@ -30,7 +30,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _HOUSE = f"{os.path.dirname(__file__)}{os.sep}"
-_TORCHS = tuple(os.path.join("torch", "utils", "data", *name) for name in (("dataloader.py",), ("_utils", "collate.py")))
+_NAME = f"{__name__.partition('.')[0]}."
+_TORCHS = tuple(
+    os.path.join("torch", "utils", "data", *name) for name in (("dataloader.py",), ("_utils", "collate.py"))
+)
 """What the loader of torch that ours extends, and its collate, call inside themselves says as little."""
 
 
@@ -96,7 +99,11 @@ def _links(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _ours(link: TracebackType) -> bool:
-    return (file := link.tb_frame.f_code.co_filename).startswith(_HOUSE) or file.endswith(_TORCHS)
+    frame = link.tb_frame
+    file = frame.f_code.co_filename
+    if file == "<string>":  # the constructor of a dataclass
+        return str(frame.f_globals.get("__name__")).startswith(_NAME)
+    return file.startswith(_HOUSE) or file.endswith(_TORCHS)
 
 
 def _span(link: TracebackType) -> Span:

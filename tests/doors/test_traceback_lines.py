@@ -163,7 +163,10 @@ def cases(door: str) -> Iterator[tuple[str, str]]:
     if door == "SwiftLoader":
         yield "dataset", "started(Batches, {'breaks': True}, batch_size=2)"
         yield "collate", "started(Batches, {'breaks': False}, batch_size=2, collate_fn=joined)"
-        yield "dataset, dry run", "SwiftLoader(Batches, {'breaks': True}, batch_size=8, nb_consumer=1, worker_per_consumer=1)"
+        yield (
+            "dataset, dry run",
+            "SwiftLoader(Batches, {'breaks': True}, batch_size=8, nb_consumer=1, worker_per_consumer=1)",
+        )
     if door == "replicas":
         for mode in ("Sync", "Async", "AsyncRebatched"):
             for workers in (0, 2):

@@ -251,8 +251,11 @@ def test_many_columns_that_a_form_cannot_hold_are_told_in_a_line_for_each_cure()
         Pipe.of({**days, **gaps, "x": np.ones(1)}).batch(1, as_="torch")
     title, without, filled = str(refused.value).splitlines()
     assert title == "torch cannot hold 7 of these 8 columns:"
-    assert "'day 0' (datetime64[D]), 'day 1'" in without and "and 2 more: leave out with select()" in without
-    assert "'gap 0' (float64 with missing values), 'gap 1'" in filled and "c['gap 0'].filled(0)" in filled
+    assert without.startswith("  'day 0' (datetime64[D]), 'day 1' (datetime64[D]), 'day 2' (datetime64[D]) and 2 more")
+    assert without.endswith(
+        ": leave out with select(), or turn into numbers with map(fn, batched=True) before batch(as_='torch')"
+    )
+    assert filled.startswith("  'gap 0' (float64 with missing values), 'gap 1'")
     assert max(map(len, (title, without, filled))) <= 200
 
 

@@ -49,6 +49,7 @@ class Pipe(
     op: Op[Any, Any]
     inputs: "tuple[Pipe[Any], ...]"
 
+    @short_errors
     def __init__(self, op: Op[Any, T], *inputs: "Pipe[Any]") -> None:
         check_node(op, inputs)
         object.__setattr__(self, "op", op)

@@ -18,8 +18,11 @@ from headrace.doors.dataloader2.services import ReadSettings
 from headrace.doors.dataloader2.workers import GraphCopies, WorkerInit, WorkerReset, with_reset
 from headrace.doors.datapipes.fullsync import with_votes
 from headrace.doors.datapipes.graph import lint
-from headrace.doors.datapipes.lowering import lowered
+from headrace.doors.datapipes.iter import MapToIterConverter
+from headrace.doors.datapipes.lowering import clone, lowered
+from headrace.doors.datapipes.nodes import is_pipe, is_table
 from headrace.doors.datapipes.user import UserStream
+from headrace.doors.datapipes.verbs import wrap
 from headrace.engine.wire.words import Words
 from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
@@ -33,6 +36,13 @@ WORDS = Words(
     there="make it where it is used (for example in the function of a map), or use "
     "MultiProcessingReadingService(multiprocessing_context='fork')"
 )
+
+
+def copied(datapipe: Any) -> Any:
+    """A copy of the user's graph; other data as a graph."""
+    if is_table(datapipe):
+        datapipe = MapToIterConverter(datapipe)
+    return clone(datapipe) if is_pipe(datapipe) else wrap(datapipe, deepcopy=False)
 
 
 def build(graph: object, settings: ReadSettings) -> Loader[Any]:

@@ -22,15 +22,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from headrace.doors.dataloader2.build import WORDS, IterableLoader, build
+from headrace.doors.dataloader2.build import WORDS, IterableLoader, build, copied
 from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_number
-from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings, keeps_state
+from headrace.doors.dataloader2.services import (
+    CheckpointableReadingServiceInterface,
+    ReadSettings,
+    check_service,
+    keeps_state,
+)
 from headrace.doors.dataloader2.states import VERSION, check_state
 from headrace.doors.dataloader2.workers import GraphChanged
-from headrace.doors.datapipes.iter import MapToIterConverter
-from headrace.doors.datapipes.lowering import clone
-from headrace.doors.datapipes.nodes import is_pipe, is_table
-from headrace.doors.datapipes.verbs import wrap
+from headrace.doors.datapipes.nodes import is_pipe
 from headrace.doors.torch.datapipes import drawn_seed
 from headrace.engine.epoch import Epoch
 from headrace.errors import BadOption, BadPipe
@@ -59,7 +61,8 @@ class DataLoader2(Generic[T]):
         autosave: str | os.PathLike[str] | None = None,
         every: int = 1000,
     ) -> None:
-        self.datapipe = None if datapipe is None else _copied(datapipe)
+        check_service(datapipe_adapter_fn, reading_service)
+        self.datapipe = None if datapipe is None else copied(datapipe)
         adapters = datapipe_adapter_fn or []
         for adapter in adapters if isinstance(adapters, Iterable) else [adapters]:
             self.datapipe = None if datapipe is None else adapter(self.datapipe)
@@ -249,6 +252,7 @@ class DataLoader2(Generic[T]):
             "service": service.checkpoint().hex() if checkpointed else None,
         }
 
+    @short_errors
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The first epoch goes on where the state was taken: with any reading service, of any number of workers."""
         if self._begun:
@@ -331,13 +335,6 @@ class DataLoader2(Generic[T]):
         if pipe is None or name.startswith("__"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         return getattr(pipe, name)
-
-
-def _copied(datapipe: Any) -> Any:
-    """A copy of the user's graph; other data as a graph."""
-    if is_table(datapipe):
-        datapipe = MapToIterConverter(datapipe)
-    return clone(datapipe) if is_pipe(datapipe) else wrap(datapipe, deepcopy=False)
 
 
 class DataLoader2Iterator(Iterator[T]):

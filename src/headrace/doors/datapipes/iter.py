@@ -22,6 +22,7 @@ from headrace.ops.shape.batch import Batch, Unbatch
 from headrace.ops.shape.same import Same, SetLength
 from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
 from headrace.pipe.graph import Pipe
+from headrace.pipe.verbs.helpful import helpful
 from headrace.tables.ops.columns import FlatmapColumns
 
 MODULE = "headrace.datapipes.iter"
@@ -198,7 +199,7 @@ LEFT_OUT: dict[str, str] = {
 
 def _stream(name: str, verb: str = "", *mixins: type, make: Callable[..., Any] | None = None) -> Any:
     """The class of a verb: the verb of Pipe with this name, or `make` where the arguments differ from it."""
-    make = _with_pipe(make or getattr(Pipe, verb))
+    make = _with_pipe(helpful(make) if make is not None else getattr(Pipe, verb))
     return make_class(name, make, IterDataPipe, MODULE, mixins, verb, IterDataPipe)
 
 

@@ -10,6 +10,7 @@ from headrace.doors.datapipes.iter import MapToIterConverter, RandomOrder
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
 from headrace.pipe.graph import Pipe
+from headrace.pipe.verbs.helpful import helpful
 
 MODULE = "headrace.datapipes.map"
 
@@ -37,7 +38,7 @@ class ReadsWhole(MapDataPipe[Any]):
 def _table(name: str, make: Callable[..., Any], verb: str = "", *mixins: type, on: Any = MapDataPipe) -> Any:
     # A shuffled table is a stream: its samples come one after the other.
     base: Any = IterDataPipe if RandomOrder in mixins else MapDataPipe
-    return make_class(name, make, base, MODULE, mixins, verb, on)
+    return make_class(name, helpful(make), base, MODULE, mixins, verb, on)
 
 
 Batcher = _table("Batcher", verbs.batch_table, "batch")

@@ -112,9 +112,12 @@ class DataPipe(Pipe[T]):
         """The op that a built node runs now: a shuffle that is switched off runs another."""
         return op
 
+    @short_errors
     def __iter__(self) -> Iterator[T]:
         from headrace.doors.datapipes.lowering import opened
 
+        if is_user_object(self) and not isinstance(self, TorchPipe):
+            raise NotImplementedError(f"{type(self).__name__} must define __iter__()")
         return opened(self)
 
     # What verbs ask about their pipe, the plain graph answers: a user's class may use these names for attributes.
@@ -129,6 +132,7 @@ class DataPipe(Pipe[T]):
     def columnar(self) -> bool:
         return _lowered(self).columnar
 
+    @short_errors
     def __len__(self) -> int:
         pipe = _lowered(self)
         known = pipe.length()
@@ -179,12 +183,12 @@ class MapDataPipe(DataPipe[T]):
     """A pipe whose samples are asked for by key: subclass it and write `__getitem__`, and `__len__` for 0, 1, 2, ..."""
 
     def __getitem__(self, index: object) -> T:
-        if "_built" not in self.__dict__:
-            raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
-        found = self.__dict__.get("_access")
-        if found is None:
-            found = self.__dict__["_access"] = RandomAccess(_lowered(self))
         try:
+            if "_built" not in self.__dict__:
+                raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
+            found = self.__dict__.get("_access")
+            if found is None:
+                found = self.__dict__["_access"] = RandomAccess(_lowered(self))
             return found.get(index)  # type: ignore[no-any-return]
         except Exception as error:
             shorten(error)

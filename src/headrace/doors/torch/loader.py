@@ -47,8 +47,9 @@ from headrace.doors.torch.seeds import generator_state, set_generator_state
 from headrace.doors.torch.state import LoaderState, MapPlace, StreamPlace, check, restore
 from headrace.doors.torch.stealing import StealingHistory
 from headrace.doors.torch.stream import behind_samples
+from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
-from headrace.tracebacks import short_errors
+from headrace.tracebacks import short_errors, shorten
 
 T = TypeVar("T", covariant=True)
 TorchLoader = torch.utils.data.DataLoader
@@ -124,7 +125,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         self.autosave, self.every = autosave, every
         self.reproducible, self.stealing = reproducible, stealing
         self.shard, self.shuffle_window, self.world = shard, shuffle_window, world
-        _check_ours(self)
+        _check_ours(self, dataset)
         arguments, self._tuner = without_auto(arguments | newer)
         if shard is not None or shuffle_window is not None:
             arguments = _with_iterable(arguments)
@@ -156,6 +157,9 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
             self.load_state_dict(saved)
 
     @short_errors
+    def __iter__(self) -> Any:
+        return super().__iter__()
+
     def _get_iterator(self) -> Any:
         if on_torchs_workers(self.dataset):
             return super()._get_iterator()
@@ -208,7 +212,11 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
-        self._resume = resume = check(state, plan.style(self)) if state else None
+        try:
+            self._resume = resume = check(state, plan.style(self)) if state else None
+        except SnapshotRefused as refused:
+            shorten(refused)
+            raise
         self._loaded = dict(state)
         self._once = None if resume is None else resume.start.get("once")
         self._progress = self._iterator = None
@@ -226,8 +234,8 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         inside = behind_samples(at.place) if isinstance(at, StreamPlace) else at is not None and at.batches > 0
         if inside and not self.reproducible and (self.num_workers or resume.num_workers):
             warn_once(
-                "random values drawn in workers are not part of a DataLoader's snapshot: after a resume they differ from "
-                "those of a run without a break; DataLoader(..., reproducible=True) makes them the same"
+                "random values drawn in workers are not part of a DataLoader's snapshot: after a resume they differ "
+                "from those of a run without a break; DataLoader(..., reproducible=True) makes them the same"
             )
 
     def _is_over(self, batches: int) -> bool:
@@ -289,7 +297,12 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         return {**self.__dict__, **dict.fromkeys(("_progress", "_engine", "_earlier", "_autosave"))}
 
 
-def _check_ours(loader: DataLoader[Any]) -> None:
+def _check_ours(loader: DataLoader[Any], dataset: object) -> None:
+    if type(dataset) is Pipe:
+        raise BadOption(
+            "a Pipe is no dataset: it is run by headrace.Loader(pipe, workers=4), and its batches are made by "
+            "pipe.batch(32).collate()"
+        )
     for name in ("reproducible", "stealing"):
         if not isinstance(value := getattr(loader, name), bool):
             raise BadOption(f"{name} must be True or False, not {value!r}")

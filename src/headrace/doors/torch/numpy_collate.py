@@ -88,10 +88,14 @@ def unlike(samples: Any, path: str = "") -> str:
             return f"{where}sample 0 has shape {tuple(shape)}, of sample {number} {tuple(other)}"
     if isinstance(first, dict):
         for number, sample in enumerate(samples):
-            if differing := sorted(map(repr, first.keys() ^ sample.keys())):
-                return f"{where}samples 0 and {number} do not both have {differing[0]}"
+            if differing := first.keys() ^ sample.keys():
+                key = min(differing, key=repr)
+                return f"{where}sample {number if key in first else 0} of the batch has no {key!r}"
         inside = ((f"{path}[{key!r}]", [sample[key] for sample in samples]) for key in first)
-    elif isinstance(first, _SEQUENCES) and len({*map(len, samples)}) == 1:
+    elif isinstance(first, _SEQUENCES):
+        for number, sample in enumerate(samples):
+            if len(sample) != len(first):
+                return f"{where}sample 0 has {len(first)} parts, sample {number} has {len(sample)}"
         inside = ((f"{path}[{i}]", list(column)) for i, column in enumerate(zip(*samples, strict=True)))
     else:
         return ""

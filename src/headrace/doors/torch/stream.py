@@ -127,7 +127,7 @@ class _Strand(Iterator[Any]):
     def _next_item(self) -> Any:
         with nullcontext() if self._worker is None else self._worker.at_work():
             number = max(0, self._items - self._op.marks_start)
-            # (Once for the mark at the start and the first batch, unless it is between the two that the strand resumes.)
+            # (Once for the mark at the start and the first batch, unless the strand resumes between the two.)
             if self._op.keyed and (number or self._samples is None):
                 seed_globals(key(self._here.seed, "batch", number))
             try:

@@ -91,7 +91,8 @@ def helpful(verb: Callable[P, R]) -> Callable[P, R]:
         except Exception as error:
             entered = error.__traceback__ is None or error.__traceback__.tb_next is not None
             if isinstance(error, TypeError) and not entered:
-                said = re.sub(r"^\w+\.(?=\w+\(\))", "", str(error))  # not the class that happens to hold the verb
+                # Not the class that happens to hold the verb, nor what keeps its name apart from one of Python's.
+                said = re.sub(r"^(?:\w+\.)?(\w+?)_?(?=\(\))", r"\1", str(error))
                 said = re.sub(r"\. Did you mean .*$", "", said)  # (Python 3.13 and later guess a name too.)
                 error.args = (f"{said}{_hint(verb, said)}",)
             shorten(error)

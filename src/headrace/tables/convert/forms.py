@@ -67,7 +67,7 @@ def check_form(form: str, verb: str) -> None:
         raise BadOption(f"{verb}(as_=) is one of {', '.join(map(repr, _DELIVER))}, not {form!r}")
 
 
-class Refused(BadPipe):
+class ColumnRefused(BadPipe):
     """A column that a form cannot hold."""
 
     column = ""
@@ -76,10 +76,12 @@ class Refused(BadPipe):
 
 
 def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:
-    hint = hint or f"leave out with select(), or turn into numbers with map(fn, batched=True) before batch(as_={form!r})"
+    hint = (
+        hint or f"leave out with select(), or turn into numbers with map(fn, batched=True) before batch(as_={form!r})"
+    )
     kind = described(column)
     kind = kind if len(kind) <= LONGEST else f"{kind[:LONGEST]}..."
-    refused = Refused(f"column {name!r} is {kind}: {form} cannot hold that; {hint}")
+    refused = ColumnRefused(f"column {name!r} is {kind}: {form} cannot hold that; {hint}")
     refused.column, refused.hint = f"{name!r} ({kind})", hint
     raise refused
 
@@ -130,11 +132,11 @@ def _writable(values: NDArray[Any]) -> NDArray[Any]:
 
 def check_torch(columns: Mapping[str, Column]) -> None:
     """Refuse all that torch cannot hold before anything runs; torch is not imported for it."""
-    alike: dict[str, list[Refused]] = {}
+    alike: dict[str, list[ColumnRefused]] = {}
     for name, column in columns.items():
         try:
             _tensor(name, column.slice(0, SHOWN), lambda values: values)
-        except Refused as error:
+        except ColumnRefused as error:
             alike.setdefault(error.hint.replace(repr(name), ""), []).append(error)
     refused = [error for group in alike.values() for error in group]
     if len(refused) == 1:
