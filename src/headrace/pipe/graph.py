@@ -294,6 +294,7 @@ class Pipe(
     def __iter__(self) -> Iterator[T]:
         return PipeCursor(Opening(self.ordinals(), seed=0, epoch=0), self, None, 0)
 
+    @short_errors
     def __len__(self) -> int:
         known = self.length()
         if known is None:

@@ -167,7 +167,9 @@ def _mode(mode: DataLoaderMode | str) -> DataLoaderMode:
     try:
         return DataLoaderMode(mode)
     except ValueError:
-        raise BadOption(f"mode must be one of {', '.join(DataLoaderMode)}, not {mode!r}") from None
+        known = ", ".join(DataLoaderMode)
+        hint = meant(str(mode).capitalize(), [one.value for one in DataLoaderMode])
+        raise BadOption(f"mode must be one of {known}, not {mode!r}{hint}") from None
 
 
 _NAMES = {
