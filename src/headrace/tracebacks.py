@@ -3,6 +3,7 @@
     shorten(error)         take the calls inside headrace out; HEADRACE_TRACEBACK=full keeps them
     calls(error)           where each call outside of headrace stands: what a worker sends of a traceback
     put_back(error, ...)   a traceback of such calls, which Python, debuggers and notebooks show like any other
+    users_line()           where the user has called headrace, for a warning
 
 An error is shortened where users call headrace, and raised by a bare `raise`, which adds no call to a traceback:
 
@@ -16,10 +17,11 @@ missing.
 
 import ast
 import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
 from itertools import islice, pairwise
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 Span = tuple[int, int, int, int]
@@ -53,7 +55,7 @@ def shorten(error: BaseException) -> None:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        kept = [link for link in _links(one.__traceback__) if not _ours(link)]
+        kept = [link for link in _links(one.__traceback__) if not _ours(link.tb_frame)]
         for link, inner in pairwise([*kept, None]):
             assert link is not None
             link.tb_next = inner
@@ -75,12 +77,20 @@ def short_errors(function: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
+def users_line() -> int:
+    """The `stacklevel` of a warning about what the user has called: it is shown at the line of that call."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _ours(frame):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def calls(error: BaseException) -> tuple[Call, ...]:
     """The calls of an error's traceback, from the outermost to where it was raised, without those of headrace."""
     return tuple(
         (link.tb_frame.f_code.co_filename, link.tb_frame.f_code.co_name, _span(link))
         for link in _links(error.__traceback__)
-        if not _ours(link)
+        if not _ours(link.tb_frame)
     )
 
 
@@ -98,8 +108,7 @@ def _links(traceback: TracebackType | None) -> Iterator[TracebackType]:
         traceback = traceback.tb_next
 
 
-def _ours(link: TracebackType) -> bool:
-    frame = link.tb_frame
+def _ours(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     if file == "<string>":  # the constructor of a dataclass
         return str(frame.f_globals.get("__name__")).startswith(_NAME)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import RunScript
+from tests.warm import SRC
 
 pytest.importorskip("torch")
 
@@ -195,7 +196,7 @@ def problem(text: str) -> str:
     lines = text.splitlines()
     if len(lines) > MOST:
         return f"{len(lines)} lines"
-    if "headrace/" in text:
+    if f'File "{SRC}' in text:
         return "a line of the library"
     if not re.search(r'program0.py", line \d+, in parse\n +raise ValueError\("a broken sample"\)\n', text):
         return "no line of the code that failed"

@@ -161,7 +161,7 @@ class Epoch(Iterator[T], Generic[T]):
             sample = self.take()
         except StopIteration:
             raise
-        except Exception as error:
+        except BaseException as error:
             shorten(error)
             raise
         self.received = self.handed  # (An interrupt is heard at calls only, so none can come after this.)

@@ -227,7 +227,7 @@ class PipeCursor(Cursor):
             return place.apart(super().__next__)
         except StopIteration:
             raise
-        except Exception as error:
+        except BaseException as error:
             shorten(error)
             raise
 

@@ -31,6 +31,7 @@ from headrace.ops.shape.same import Dispatch, FullSync
 from headrace.pipe.graph import Pipe, rebuilt
 from headrace.plan.world import World
 from headrace.sources.wrapped import WrappedIterable
+from headrace.tracebacks import users_line
 
 WORDS = Words(
     there="make it where it is used (for example in the function of a map), or use "
@@ -49,7 +50,7 @@ def build(graph: object, settings: ReadSettings) -> Loader[Any]:
     """The loader that runs a graph."""
     if settings.sharding == "exact":
         for text in lint(graph, settings.workers):
-            warnings.warn(text, stacklevel=6)
+            warnings.warn(text, stacklevel=users_line())
     pipe, world, seed = lowered(graph), settings.world, 0
     divided = _has(pipe, Sharding)
     # What stands before a dispatch runs once: work is divided there, and not by copies.

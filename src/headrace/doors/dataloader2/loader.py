@@ -38,7 +38,7 @@ from headrace.engine.epoch import Epoch
 from headrace.errors import BadOption, BadPipe
 from headrace.loader import Loader, Stats
 from headrace.plan.seed import key
-from headrace.tracebacks import short_errors, shorten
+from headrace.tracebacks import short_errors, shorten, users_line
 
 T = TypeVar("T", covariant=True)
 IN_WORKER = re.compile(r"in worker (\d+)")
@@ -224,7 +224,8 @@ class DataLoader2(Generic[T]):
 
     def _resume(self) -> None:
         if not self._paused:
-            warnings.warn("Resume is called when `DataLoader2` is not paused. No operation is performed.", stacklevel=3)
+            text = "Resume is called when `DataLoader2` is not paused. No operation is performed."
+            warnings.warn(text, stacklevel=users_line())
             return
         self._paused = False
         self._notify("_resume")
@@ -364,7 +365,7 @@ class DataLoader2Iterator(Iterator[T]):
             sample = loader._next(first)
         except StopIteration:
             raise
-        except Exception as error:
+        except BaseException as error:
             shorten(error)
             raise
         epoch = loader._samples if isinstance(loader._samples, Epoch) else None

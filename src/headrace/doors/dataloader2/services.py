@@ -33,7 +33,7 @@ from headrace.errors import BadOption, check_whole
 from headrace.ops.counts import BadCount
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
-from headrace.tracebacks import short_errors
+from headrace.tracebacks import short_errors, users_line
 
 GraphChange = Callable[[Any], Any] | None
 """A function that gets a graph and returns it, or another one; None changes nothing."""
@@ -158,7 +158,7 @@ class MultiProcessingReadingService(ReadingServiceInterface):
         strands: int = STRANDS,
     ) -> None:
         if num_workers == 0:
-            warnings.warn("Please use `InProcessReadingService` for num_workers=0", stacklevel=3)
+            warnings.warn("Please use `InProcessReadingService` for num_workers=0", stacklevel=users_line())
         if multiprocessing_context is not None and multiprocessing_context not in CONTEXTS:
             raise BadCount(f"Please choose one available multiprocessing context from {list(CONTEXTS)}")
         if sharding not in ("exact", "per-worker"):
@@ -206,7 +206,7 @@ def PrototypeMultiProcessingReadingService(*args: Any, **kwargs: Any) -> MultiPr
     warnings.warn(
         "`PrototypeMultiProcessingReadingService` is deprecated, please use `MultiProcessingReadingService`.",
         FutureWarning,
-        stacklevel=2,
+        stacklevel=users_line(),
     )
     return MultiProcessingReadingService(*args, **kwargs)
 

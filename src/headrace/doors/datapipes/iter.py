@@ -24,6 +24,7 @@ from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.helpful import helpful
 from headrace.tables.ops.columns import FlatmapColumns
+from headrace.tracebacks import users_line
 
 MODULE = "headrace.datapipes.iter"
 
@@ -109,7 +110,7 @@ class LimitedLength(DataPipe[Any]):
         warnings.warn(
             "The length of this HeaderIterDataPipe is inferred to be equal to its limit. "
             "The actual value may be smaller if the actual length of source_datapipe is smaller than the limit.",
-            stacklevel=2,
+            stacklevel=users_line(),
         )
         return int(limit)
 

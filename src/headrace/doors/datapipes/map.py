@@ -11,6 +11,7 @@ from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.helpful import helpful
+from headrace.tracebacks import users_line
 
 MODULE = "headrace.datapipes.map"
 
@@ -23,7 +24,7 @@ class ReadsWhole(MapDataPipe[Any]):
             warnings.warn(
                 "Data from prior DataPipe are loaded to get length of IterToMapConverter before execution of the "
                 "pipeline. Please consider removing len().",
-                stacklevel=2,
+                stacklevel=users_line(),
             )
         return int(self._built.size())
 

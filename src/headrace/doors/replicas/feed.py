@@ -187,7 +187,7 @@ class EpochLoader:
                         self._begin()
                         onwards = False
                     yield self._finish(batch)
-        except Exception as error:
+        except BaseException as error:
             shorten(error)
             raise
         if onwards:

@@ -37,7 +37,7 @@ from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
 from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import SnapshotRefused, WorkerStuck
-from headrace.tracebacks import shorten
+from headrace.tracebacks import shorten, users_line
 
 if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader
@@ -232,7 +232,7 @@ class Iteration(_BaseDataLoaderIter):
                 data = self._take()
         except StopIteration:
             raise
-        except Exception as error:
+        except BaseException as error:
             # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
             shorten(error)
             raise
@@ -298,7 +298,7 @@ class Iteration(_BaseDataLoaderIter):
                 self._warn_of_duplicates()
         if promised is not None and self._num_yielded >= promised:
             words = too_long(self._dataset, promised, self._num_yielded + 1, self._num_workers)
-            warnings.warn(words, UserWarning, stacklevel=4)
+            warnings.warn(words, UserWarning, stacklevel=users_line())
         if self.timer is not None and not self.timer.started:
             self.timer.start()
         if self._save is not None:
@@ -330,7 +330,7 @@ class Iteration(_BaseDataLoaderIter):
             f"are drawn in it from now on differ from a run without this{lost if self._keeps_state else ''}. "
             f"DataLoader(..., reproducible=True) has the same values in any case",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=users_line(),
         )
 
     def _warn_of_duplicates(self) -> None:
@@ -340,7 +340,7 @@ class Iteration(_BaseDataLoaderIter):
             f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
             f"__iter__ by torch.utils.data.get_worker_info()",
             UserWarning,
-            stacklevel=5,
+            stacklevel=users_line(),
         )
 
     # --- ends and state -----------------------------------------------------------------------------------------------
