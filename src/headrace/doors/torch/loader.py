@@ -230,7 +230,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
                 resume.at = go_back(resume.at, state[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
         else:
             self._set_back(resume)
-        at = self._resume.at
+        at = resume.at if self._resume is resume else None
         inside = behind_samples(at.place) if isinstance(at, StreamPlace) else at is not None and at.batches > 0
         if inside and not self.reproducible and (self.num_workers or resume.num_workers):
             warn_once(

@@ -81,11 +81,11 @@ def unlike(samples: Any, path: str = "") -> str:
     for number, sample in enumerate(samples):
         if sample is None:
             return f"{where}sample {number} of the batch is None"
-        numeric = all(isinstance(one, int | float | np.number) for one in (first, sample))
-        if type(sample) is not type(first) and not numeric:
-            return f"{where}sample 0 is of type {type(first).__name__}, of sample {number} {type(sample).__name__}"
-        if (other := getattr(sample, "shape", None)) != shape:
-            return f"{where}sample 0 has shape {tuple(shape)}, of sample {number} {tuple(other)}"
+        if type(sample) is not type(first):
+            if not all(isinstance(one, int | float | np.number) for one in (first, sample)):
+                return f"{where}sample 0 is of type {type(first).__name__}, of sample {number} {type(sample).__name__}"
+        elif shape is not None and sample.shape != shape:
+            return f"{where}sample 0 has shape {tuple(shape)}, of sample {number} {tuple(sample.shape)}"
     if isinstance(first, dict):
         for number, sample in enumerate(samples):
             if differing := first.keys() ^ sample.keys():
