@@ -1,5 +1,6 @@
 """Tracebacks show the lines of the program, wherever they ran, and leave the engine's out."""
 
+import os
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import headrace
 from headrace import Loader, Pipe
+from headrace.errors import WorkerStuck
 from headrace.tracebacks import put_back
 from tests.conftest import RunScript
 
@@ -35,6 +37,15 @@ UNDERLINED = """
     2 + x / x,
         ~~^~~
 """
+
+
+def forever(path: Path) -> bytes:
+    with path.open("rb", buffering=0) as file:
+        return file.read(1)
+
+
+def waiting(path: Path) -> bytes:
+    return forever(path)
 
 
 def wrapping(x: int) -> int:
@@ -78,6 +89,23 @@ def test_a_call_whose_columns_are_not_known_is_not_underlined() -> None:
     assert shown(error).splitlines()[1:] == [
         f'  File "{__file__}", line {line}, in inner', "    raise KeyError(x)", "KeyError: 1"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_of_what_hangs_the_calls_of_the_program_are_shown(kind: str, tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "empty")
+    writer = os.open(path, os.O_RDWR)  # (Nothing comes, and there is no end.)
+    try:
+        with Loader(Pipe.of([path]).map(waiting), **KINDS[kind], timeout=0.5) as loader:
+            with pytest.raises(WorkerStuck) as caught:
+                list(loader)
+            os.write(writer, b"x")
+    finally:
+        os.close(writer)
+    assert HOUSE not in str(caught.value)
+    assert "in waiting" in str(caught.value)
+    assert "in forever" in str(caught.value)
+    assert len(str(caught.value).splitlines()) < 10, str(caught.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)

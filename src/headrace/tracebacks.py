@@ -4,6 +4,7 @@
     calls(error)           where each call outside of headrace stands: what a worker sends of a traceback
     put_back(error, ...)   a traceback of such calls, which Python, debuggers and notebooks show like any other
     users_line()           where the user has called headrace, for a warning
+    short_dump(text)       what a thread or process does now, without the engine; `short_stack` of a thread of this one
 
 An error is shortened where users call headrace, and raised by a bare `raise`, which adds no call to a traceback:
 
@@ -20,7 +21,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -32,6 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _HOUSE = f"{os.path.dirname(__file__)}{os.sep}"
+_ENGINE = f"{_HOUSE}engine{os.sep}"
 _NAME = f"{__name__.partition('.')[0]}."
 _TORCHS = tuple(
     os.path.join("torch", "utils", "data", *name) for name in (("dataloader.py",), ("_utils", "collate.py"))
@@ -96,16 +98,42 @@ def calls(error: BaseException) -> tuple[Call, ...]:
 
 def put_back(error: BaseException, made: tuple[Call, ...]) -> None:
     """Let the error's traceback show these calls."""
-    traceback: TracebackType | None = None
+    outermost: TracebackType | None = None
     for call in reversed(made):
-        traceback = _link(*call, traceback)
-    error.__traceback__ = traceback
+        outermost = _link(*call, outermost)
+    error.__traceback__ = outermost
 
 
-def _links(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
+def short_dump(dump: str) -> str:
+    """What `faulthandler` tells of a process, without the engine: of each thread the calls of the user's code, up to
+    where the engine has called it, and nothing of a thread that has none."""
+    if full():
+        return dump
+    threads = []
+    for title, *lines in (thread.splitlines() for thread in dump.strip().split("\n\n")):
+        inside = takewhile(lambda line: _ENGINE not in line, lines)
+        if called := [line for line in inside if _HOUSE not in line]:
+            threads.append("\n".join([title, *called]))
+    return "\n".join(threads) or dump
+
+
+def short_stack(frame: FrameType) -> str:
+    """The same of a thread of this process, outermost call first, as Python shows it."""
+    import traceback
+
+    stack = traceback.extract_stack(frame)
+    if not full():
+        inside = takewhile(lambda call: not call.filename.startswith(_ENGINE), reversed(stack))
+        stack = traceback.StackSummary.from_list(
+            [call for call in inside if not call.filename.startswith(_HOUSE)][::-1]
+        )
+    return "".join(stack.format())
+
+
+def _links(link: TracebackType | None) -> Iterator[TracebackType]:
+    while link is not None:
+        yield link
+        link = link.tb_next
 
 
 def _ours(frame: FrameType) -> bool:

@@ -23,7 +23,7 @@ from headrace.doors.datapipes.lowering import clone, lowered
 from headrace.doors.datapipes.nodes import is_pipe, is_table
 from headrace.doors.datapipes.user import UserStream
 from headrace.doors.datapipes.verbs import wrap
-from headrace.engine.wire.words import Words
+from headrace.engine.wire.words import WITHOUT_SKIPS, Words
 from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.ops.order.sharding import Sharding
@@ -35,7 +35,8 @@ from headrace.tracebacks import users_line
 
 WORDS = Words(
     there="make it where it is used (for example in the function of a map), or use "
-    "MultiProcessingReadingService(multiprocessing_context='fork')"
+    "MultiProcessingReadingService(multiprocessing_context='fork')",
+    others=(*WITHOUT_SKIPS, ("look at it with workers=0", "look at it without a reading service")),
 )
 
 

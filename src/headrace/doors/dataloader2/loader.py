@@ -366,6 +366,7 @@ class DataLoader2Iterator(Iterator[T]):
         except StopIteration:
             raise
         except BaseException as error:
+            WORDS.retell(error)
             shorten(error)
             raise
         epoch = loader._samples if isinstance(loader._samples, Epoch) else None

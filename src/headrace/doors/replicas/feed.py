@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.doors.replicas.partition import LeftOut
 from headrace.engine.epoch import Epoch
-from headrace.engine.wire.words import COLLATE_WORDS, DATASET_CURE, Words
+from headrace.engine.wire.words import COLLATE_WORDS, DATASET_CURE, WITHOUT_SKIPS, Words
 from headrace.errors import BadOption, meant
 from headrace.loader import Loader, Stats
 from headrace.pipe.graph import Pipe
@@ -25,9 +25,7 @@ WORDS = Words(
     there=DATASET_CURE,
     others=(
         *COLLATE_WORDS,
-        (", or leave such samples out with on_poison='skip'", ""),
-        (", or leave such batches out with on_poison='skip'", ""),
-        (", or let stuck workers be replaced with on_stuck='replace'", ""),
+        *WITHOUT_SKIPS,
         ("look at it with workers=0", "look at it with num_workers=0"),
     ),
 )

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from headrace.doors.swift.log import Log
 from headrace.doors.swift.options import Options
 from headrace.engine.wire import codec
-from headrace.engine.wire.words import COLLATE_WORDS, Words
+from headrace.engine.wire.words import COLLATE_WORDS, WITHOUT_SKIPS, Words
 from headrace.op import Each, Here, place
 from headrace.ops.shape.collate import collate
 from headrace.plan.seed import BorrowedGlobals, key, seed_globals
@@ -63,8 +63,7 @@ WORDS = Words(
     back="return plain data, arrays or tensors from the dataset or collate_fn, or give batch_encoder and batch_decoder",
     others=(
         *COLLATE_WORDS,
-        (", or leave such samples out with on_poison='skip'", ""),
-        (", or leave such batches out with on_poison='skip'", ""),
+        *WITHOUT_SKIPS,
         (
             "look at it with workers=0",
             "build the dataset without a SwiftLoader, from dataset_class, and look at it there",

@@ -35,14 +35,18 @@ from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
-from headrace.engine.wire.words import DATASET_CURE, Words
+from headrace.engine.wire.words import DATASET_CURE, WITHOUT_SKIPS, Words
 from headrace.errors import SnapshotRefused, WorkerStuck
 from headrace.tracebacks import shorten, users_line
 
 if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader
 
-WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
+WORDS = Words(
+    there=DATASET_CURE,
+    back="return plain data, arrays or tensors from the dataset or collate_fn",
+    others=(*WITHOUT_SKIPS, ("look at it with workers=0", "look at it with num_workers=0")),
+)
 
 _profiling = torch._C._autograd._profiler_enabled
 
@@ -258,6 +262,7 @@ class Iteration(_BaseDataLoaderIter):
                 self._end()
                 raise
             except WorkerStuck as stuck:
+                WORDS.retell(stuck)
                 raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
             except Exception as error:
                 if self._must_redo(epoch, error):

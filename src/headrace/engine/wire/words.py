@@ -17,6 +17,12 @@ COLLATE_WORDS = (
     (CONVERT, "convert the field in the dataset, or give collate_fn a function of your own"),
 )
 """What to do about samples that cannot be collated, in the names of doors that have a `collate_fn`."""
+WITHOUT_SKIPS = (
+    (", or leave such samples out with on_poison='skip'", ""),
+    (", or leave such batches out with on_poison='skip'", ""),
+    (", or let stuck workers be replaced with on_stuck='replace'", ""),
+)
+"""For doors that have no such options."""
 DATASET_CURE = (
     "make it where it is used (for example in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
 )
