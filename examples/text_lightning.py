@@ -65,6 +65,7 @@ class Pretraining(pl.LightningModule):
 
     def training_step(self, batch: dict[str, Any], number: int) -> torch.Tensor:
         self.place = batch["place"]
+        torch.manual_seed(self.global_step * self.trainer.world_size + self.global_rank)  # dropout: nothing to save
         tokens, labels = torch.as_tensor(batch["input"]), torch.as_tensor(batch["labels"])
         logits = self.model(tokens, torch.as_tensor(batch["positions"]))
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")

@@ -16,6 +16,7 @@ start, and gives it each error. (The `flow` of a source calls `here.spot.skip(he
         yield document
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -282,6 +283,12 @@ class ThreadPlace(threading.local):
                 return whole, count
         return self.empty((len(arrays), *first.shape), first.dtype), 0
 
+    def let_go(self) -> None:
+        """Write no results into shared memory any more: this process is a copy, and the other one writes there."""
+        self.allocate = self.extend = None
+        if self.rows is not None:
+            self.rows.let_go()
+
     def rewind(self) -> None:
         """Let the next `rng()` begin again: it then gives the same values to the current sample once more."""
         self.spot.made = None
@@ -300,6 +307,8 @@ class ThreadPlace(threading.local):
 
 
 place = ThreadPlace()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=place.let_go)
 
 
 def rng() -> "np.random.Generator":

@@ -114,6 +114,7 @@ class Loader(Generic[T]):
             skips=policy.skips,
             strands=strands,
             divided=self.world.share_ranks > 1,
+            elsewhere=policy.elsewhere,
         )
         self._sharing = make(program, pipe, policy, self.world, ends, sharding, store, sync)
         self._epoch = epoch

@@ -1,9 +1,11 @@
 """The quarantine file: what is written can be read, once each, and nothing else is taken for one."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace import Loader, Pipe
 from headrace.errors import BadOption
 from headrace.observe.quarantine import About, Quarantine, QuarantinedSample, path_of_rank, read
 
@@ -31,6 +33,58 @@ def test_a_run_that_goes_on_adds_to_the_file_and_each_sample_is_read_once(tmp_pa
     for skipped in (BAD[:1], BAD):
         Quarantine(path, ABOUT).write(0, 0, skipped)
     assert positions(path) == [3, 9]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_goes_on_lists_a_sample_once_wherever_it_was_stopped(workers: int, tmp_path: Path) -> None:
+    pipe = Pipe.of(range(60)).shuffle().map(fails_sometimes).batch(5)
+
+    def run(path: Path, state: Any, last: int | None) -> Any:
+        """Up to the batch of this number, or to the end; the snapshot is of a few batches before."""
+        with Loader(pipe, seed=1, workers=workers, on_error="skip", quarantine=path) as loader:
+            if state is not None:
+                loader.load_state_dict(state)
+            for number, _ in enumerate(loader):
+                if number <= max(0, (last or 0) - 3):
+                    state = loader.state_dict()
+                if number == last:
+                    return state
+        return None
+
+    whole = tmp_path / "whole.jsonl"
+    run(whole, None, None)
+    listed = whole.read_text().splitlines()
+    assert len(listed) == 1 + 12
+    for stops in ([0], [4, 3], [11], [2, 2, 2, 2]):
+        path = tmp_path / f"{stops}.jsonl"
+        state = None
+        for last in [*stops, None]:
+            state = run(path, state, last)
+        lines = [line for line in path.read_text().splitlines() if line != listed[0]]
+        assert lines == listed[1:]
+
+
+def fails_sometimes(x: int) -> int:
+    if x % 5 == 0:
+        raise ValueError(f"{x} is broken")
+    return x
+
+
+def test_what_is_listed_already_is_not_listed_by_a_loader_that_goes_on_itself(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    with Loader(Pipe.of(range(20)).map(fails_sometimes).batch(5), on_error="skip", quarantine=path) as loader:
+        state = loader.state_dict()
+        for _ in range(2):
+            loader.load_state_dict(state)
+            list(loader)
+    assert len(path.read_text().splitlines()) == 1 + 4
+
+
+def test_a_file_of_something_else_is_refused_when_the_loader_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(BadOption, match=r"bad\.jsonl"):
+        Loader(Pipe.of(range(20)), on_error="skip", quarantine=path)
 
 
 def test_another_run_adds_to_the_file_and_is_told_apart(tmp_path: Path) -> None:

@@ -99,3 +99,19 @@ def test_a_part_that_is_being_written_is_left_alone(tmp_path: Path, monkeypatch:
         with atomic_write(str(tmp_path / "y"), "w") as other:
             other.write("y")
     assert sorted(os.listdir(tmp_path)) == ["x", "y"]
+
+
+def test_a_part_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / f".x.{'0' * 12}.part"
+    theirs.touch()
+    opens = os.open
+
+    def refused(path: Any, *args: Any, **kwargs: Any) -> int:
+        if path == str(theirs):
+            raise PermissionError(errno.EACCES, "another user's")
+        return opens(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", refused)
+    with atomic_write(str(tmp_path / "y"), "w") as file:
+        file.write("y")
+    assert sorted(os.listdir(tmp_path)) == [theirs.name, "y"]

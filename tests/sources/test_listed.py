@@ -1,13 +1,15 @@
 """Items that the training process lists itself."""
 
 import os
+import pickle
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from headrace import Budget, Loader, Pipe, World
-from headrace.errors import BadOption
+from headrace.errors import BadOption, BadPipe
 from tests.laws.pipes import KINDS
 
 
@@ -110,6 +112,30 @@ def test_an_item_that_ends_its_worker_twice_is_left_out_if_that_is_asked_for() -
     with Loader(Pipe.listed(range(5)).map(deadly), workers=1, start_method="fork", on_poison="skip") as loader:
         assert list(loader) == [0, 1, 3, 4]
         assert loader.stats().retries == 2
+
+
+JOINED = {
+    "zip": lambda listed, other: other.zip(listed),
+    "mix": lambda listed, other: listed.mix(other, weights=[1, 1]),
+    "concat": lambda listed, other: listed.map(double).concat(other).map(double),
+}
+
+
+@pytest.mark.parametrize("join", JOINED)
+@pytest.mark.parametrize("options", [{"start_method": "fork"}, {"start_method": "server"}, {"kind": "ray"}], ids=str)
+def test_a_list_that_is_joined_with_other_sources_is_refused_when_the_loader_is_made(
+    join: str, options: dict[str, Any]
+) -> None:
+    pipe = JOINED[join](Pipe.listed(range(6)), Pipe.of(range(6)))
+    with pytest.raises(BadPipe, match=rf"{join}\(\) joins it .* one source of its pipe"):
+        Loader(pipe, workers=1, **options)
+    with Loader(pipe, workers=1, kind="thread") as loader:
+        assert list(loader) == list(Loader(pipe))
+
+
+def test_a_pipe_that_was_pickled_has_no_list_and_says_so() -> None:
+    with pytest.raises(BadPipe, match="make the pipe in the one that reads it"):
+        list(Loader(pickle.loads(pickle.dumps(Pipe.listed([1, 2])))))
 
 
 def test_what_is_no_list_and_what_cannot_be_divided_is_refused() -> None:

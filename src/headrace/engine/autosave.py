@@ -1,9 +1,9 @@
 """Autosave: snapshots written while the epoch runs, each whole or not at all.
 
 A snapshot counts the batch that is about to be handed over as delivered; where batches are taken ahead of the caller
-(copies to a device), the last one that the caller has. It is written to a new file beside the old
-one, which it then replaces in one step, so that a crash at any moment leaves a whole snapshot. If it cannot be written,
-the last whole file stays, log and `stats()` say what is wrong, and the epoch goes on.
+(copies to a device), the last one that the caller has. A new file replaces the old one in one step
+(`sources.atomic`), so that a crash at any moment leaves a whole snapshot. If it cannot be written, the last whole file
+stays, log and `stats()` say what is wrong, and the epoch goes on.
 
 Ranks need not meet at every step, so one may be far behind another. Each writes how far it has come itself, rank 0 to
 the file that was named, the others to files beside it; they do not communicate:
@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 from headrace.engine.places import EpochPlace, plain_epoch_place
 from headrace.errors import BadOption, SnapshotRefused, check_whole
+from headrace.sources.atomic import atomic_write, prepare
 
 log = logging.getLogger("headrace")
 WIDTH = 12
@@ -83,7 +84,12 @@ class Autosave:
         self._job = hashlib.blake2b(job.encode(), digest_size=6).hexdigest()
         self._mine = path if rank == 0 else path.with_name(f"{path.name}.rank{rank}")
         if self._writes:
-            _try(_new(self._mine))
+            try:
+                prepare(str(path.parent))
+            except OSError as error:
+                raise BadOption(
+                    f"autosave: no file can be written to {str(path.parent)!r} ({error}); choose another"
+                ) from None
         self._attempt: State = {}
         self._steps = 0
         """Steps of the epoch that were made before this process began."""
@@ -185,7 +191,9 @@ class Autosave:
         attempt = {"rank": self._rank, "made": self._made - held, **self._attempt}
         text = f'{json.dumps({**state, "steps": steps, "attempt": attempt})[:-1]}, "since": '.encode()
         try:
-            handle = _write(self._mine, text + f"{0:{WIDTH}}}}".encode())
+            with atomic_write(str(self._mine), "wb", sync=True) as file:
+                file.write(text + f"{0:{WIDTH}}}}".encode())
+            handle = os.open(self._mine, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             self._complain(error)
             self._count_since()
@@ -202,7 +210,6 @@ class Autosave:
             for path in self._others():  # of an earlier attempt on more ranks: they count no more
                 if not path.name.endswith(tuple(f".rank{rank}" for rank in range(1, self._ranks))):
                     path.unlink(missing_ok=True)
-                    _new(path).unlink(missing_ok=True)
 
     def _complain(self, error: OSError) -> None:
         if not self.trouble:
@@ -227,36 +234,6 @@ class Autosave:
         self._file = None
         self._closing()
         self._closing = lambda: None
-
-
-def _new(path: Path) -> Path:
-    """The path of a file before it replaces the old one: always the same, so that a kill leaves one such file only."""
-    return path.with_name(f".{path.name}.new")
-
-
-def _try(new: Path) -> None:
-    """Raise unless files can be made there; remove what an attempt that was killed while it wrote has left."""
-    try:
-        new.touch()
-        new.unlink(missing_ok=True)
-    except OSError as error:
-        raise BadOption(f"autosave: no file can be written to {str(new.parent)!r} ({error}); choose another") from None
-
-
-def _write(path: Path, text: bytes) -> int:
-    """Replace a file in one step; the descriptor of the new one."""
-    new = _new(path)
-    handle = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with open(handle, "wb", closefd=False) as file:
-            file.write(text)
-        os.fsync(handle)
-        os.replace(new, path)
-    except BaseException:
-        os.close(handle)
-        new.unlink(missing_ok=True)
-        raise
-    return handle
 
 
 def _read(path: Path) -> Saved | None:

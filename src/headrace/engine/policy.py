@@ -114,6 +114,11 @@ class Policy:
         return self.on_error != "raise"
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether workers are other processes than this one."""
+        return self.kind not in ("inline", "thread")
+
+    @property
     def seeds_globals(self) -> bool:
         """Whether user code may find the global generators seeded: threads share them, and leave them alone."""
         return self.kind != "thread"

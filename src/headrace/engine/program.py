@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, BadPipe
 from headrace.op import Each, Flat, Indexed, Source
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.batch import Batch
@@ -179,14 +179,24 @@ def cut(
     skips: bool = False,
     strands: int | None = None,
     divided: bool = False,
+    elsewhere: bool = False,
 ) -> Program:
-    """Cut a pipe into stages; `divided`: ranks share it, so that a stream needs a stage where they divide the work."""
+    """Cut a pipe into stages.
+
+    `divided`: ranks share it, so that a stream needs a stage where they divide the work. `elsewhere`: workers are other
+    processes.
+    """
     chain = _chain(pipe)
     head, rest = _head(chain)
     indexed = head.indexed(seed, 0) is not None
     listed = head.op.listed
     if listed and divided:
         raise BadOption("a listed source is this rank's own list, which is not divided among ranks: leave world= out")
+    if elsewhere and not listed and any(node.op.listed for node in head.nodes()):
+        raise BadPipe(
+            f"a listed source stays in the training process, and {chain[0].op.name()}() joins it with others in a "
+            "worker: let it be the one source of its pipe, or leave workers= out"
+        )
     if not indexed and (strands or 1) > 1:
         _check_divided(head)
     stages, tail = _stages(rest, "listed" if listed else "positions" if indexed else "strand")

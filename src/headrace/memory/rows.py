@@ -80,6 +80,10 @@ class Rows:
         """Whether no sample has had a large array so far."""
         return not self._columns
 
+    def let_go(self) -> None:
+        """Write no sample into these columns any more."""
+        self._columns, self._rows, self._filled = [], [], []
+
     def row(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """For the op that makes the sample: its row in the next column, or None if that has another shape or dtype."""
         self._asked = True

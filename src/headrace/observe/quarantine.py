@@ -7,8 +7,8 @@ JSON lines. One line says which run the samples are of that follow, each other l
 
 `position` is the sample's place in the epoch, `index` its number in the dataset (null where that is not known).
 
-Lines are written in the epoch's order, and before the training loop receives the batch. A later run adds to the file;
-samples that it names again (it went on from a snapshot, or is the same run once more) are read once.
+Lines are written in the epoch's order, and before the training loop receives the batch. A later run adds to the file.
+Samples that fail again (it went on from a snapshot, or is the same run once more) are listed once.
 """
 
 import json
@@ -58,6 +58,7 @@ class Quarantine:
         self.path = path
         self._about = about
         self._begun = False
+        self._listed = set(_read(path).get(about, ())) if path.exists() else set()
 
     @classmethod
     def of_rank(cls, path: str | os.PathLike[str], about: About, skips: bool) -> "Quarantine":
@@ -68,12 +69,16 @@ class Quarantine:
 
     def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str, int | None, bool]]) -> None:
         """Samples of one ticket: (position, op, error, index)."""
+        failed = (QuarantinedSample(epoch, stage, *sample[:4]) for sample in skipped)
+        new = [sample for sample in failed if sample not in self._listed]
+        if not new:
+            return
         if not self._begun:
             self._begin()
             self._begun = True
-        lines = [json.dumps(asdict(QuarantinedSample(epoch, stage, *sample[:4]))) + "\n" for sample in skipped]
         with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(lines)
+            file.writelines(json.dumps(asdict(sample)) + "\n" for sample in new)
+        self._listed.update(new)
 
     def _begin(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,8 +98,15 @@ def path_of_rank(path: Path, ranks: int, rank: int) -> Path:
 
 def read(path: Path) -> dict[About, list[QuarantinedSample]]:
     """For each run, its samples: each once, in the order of the file."""
+    found = _read(path)
+    if not found:
+        raise BadOption(f"quarantine {path}: it is empty")
+    return found
+
+
+def _read(path: Path) -> dict[About, list[QuarantinedSample]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise BadOption(f"quarantine {path}: {error.strerror}") from None
     found: dict[About, dict[QuarantinedSample, None]] = {}
@@ -110,8 +122,6 @@ def read(path: Path) -> dict[About, list[QuarantinedSample]]:
             raise BadOption(f"{where}: it does not say whose samples follow; is it a quarantine file?")
         else:
             found[about][_entry(where, value)] = None
-    if not found:
-        raise BadOption(f"quarantine {path}: it is empty")
     return {about: list(entries) for about, entries in found.items()}
 
 

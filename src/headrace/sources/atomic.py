@@ -6,7 +6,8 @@
 The content goes into a file without a name, which is linked to its name at the end, so a killed writer leaves nothing.
 Where the file system has no such files (NFS, say), and for the moment in which an older file is replaced, it stands
 beside its final place as `.a.jpg.<random>.part`, locked by its writer. Before a process writes into a folder for the
-first time, it removes the .part files there that nobody locks.
+first time, it removes the .part files there that nobody locks. With `sync=True` a file has its name only when its
+content is on the disk, so that a power cut leaves it whole too.
 """
 
 import errno
@@ -28,22 +29,35 @@ _swept: set[str] = set()
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 
 
+def prepare(folder: str) -> None:
+    """Remove what killed writers have left in a folder; raises OSError if no file can be made there."""
+    _sweep(folder)
+    fd = _nameless(folder)
+    if fd is None:
+        part = _part(os.path.join(folder, "try"))
+        fd = lock.acquire(part, timeout=0)
+        os.unlink(part)
+    os.close(fd)
+
+
 @contextmanager
-def atomic_write(path: str, mode: str) -> Iterator[IO[Any]]:
+def atomic_write(path: str, mode: str, *, sync: bool = False) -> Iterator[IO[Any]]:
     """A file to write (mode w, wb or wt); it becomes `path` when the block ends without an error."""
     path = os.path.abspath(path)
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
-    _sweep(folder)
+    if (known := os.path.realpath(folder)) not in _swept:
+        _sweep(folder)
+        _swept.add(known)
     fd = _nameless(folder)
     if fd is None:
-        with _beside(path, mode) as file:
+        with _beside(path, mode, sync) as file:
             yield file
         return
     with _opened(fd, mode) as file:
         yield file
-        file.flush()
-        _link(fd, path)
+        _flush(file, sync)
+        _link(fd, path, sync)
 
 
 def _nameless(folder: str) -> int | None:
@@ -57,7 +71,13 @@ def _nameless(folder: str) -> int | None:
         raise
 
 
-def _link(fd: int, path: str) -> None:
+def _flush(file: IO[Any], sync: bool) -> None:
+    file.flush()
+    if sync:
+        os.fsync(file.fileno())
+
+
+def _link(fd: int, path: str, sync: bool) -> None:
     """Give the nameless file its name."""
     try:
         try:
@@ -73,7 +93,7 @@ def _link(fd: int, path: str) -> None:
             raise
         # A file system that cannot link, or no /proc: once more, beside its place.
         os.lseek(fd, 0, os.SEEK_SET)
-        with _beside(path, "wb") as copy, os.fdopen(os.dup(fd), "rb") as file:
+        with _beside(path, "wb", sync) as copy, os.fdopen(os.dup(fd), "rb") as file:
             copyfileobj(file, copy, 1 << 20)
 
 
@@ -83,14 +103,14 @@ def _link_descriptor(fd: int, path: str) -> None:
 
 
 @contextmanager
-def _beside(path: str, mode: str) -> Iterator[IO[Any]]:
+def _beside(path: str, mode: str, sync: bool) -> Iterator[IO[Any]]:
     """A .part file to write, which replaces `path` when the block ends without an error."""
     part = _part(path)
     fd = lock.acquire(part, timeout=0)  # nobody else has it: its name is random
     os.ftruncate(fd, 0)
     with _removed_on_error(part), _opened(fd, mode) as file:
         yield file
-        file.flush()
+        _flush(file, sync)
         os.replace(part, path)
 
 
@@ -115,11 +135,8 @@ def _part(path: str) -> str:
 
 def _sweep(folder: str) -> None:
     """Remove the .part files that killed writers have left."""
-    known = os.path.realpath(folder)
-    if known in _swept:
-        return
-    _swept.add(known)
     with os.scandir(folder) as entries:
         for entry in entries:
             if _PART.fullmatch(entry.name):
-                lock.sweep(entry.path)
+                with suppress(PermissionError):  # another user's
+                    lock.sweep(entry.path)

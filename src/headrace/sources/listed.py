@@ -71,10 +71,7 @@ class ListedItems(Source[T]):
 
 
 class ItemsLeftBehind:
-    """Stands for the items in worker processes, where they cannot be had."""
+    """Stands for the items in other processes, where they cannot be had."""
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:
-        raise BadPipe(
-            "a listed source stays in the training process, and an op behind it that must see the whole stream runs in "
-            "a worker: let it be the one source of its pipe"
-        )
+        raise BadPipe("a listed source stays in the process that has made it: make the pipe in the one that reads it")

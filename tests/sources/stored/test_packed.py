@@ -200,7 +200,7 @@ def test_an_index_of_an_older_version_is_made_again(
     assert "of version 2" in caplog.text
     monkeypatch.setattr(index, "VERSION", 2)  # (and one that is newer is refused)
     source._catalog.cache_clear()
-    with pytest.raises(DamagedFile, match=r"an index of version 3 .* not of version 2"):
+    with pytest.raises(DamagedFile, match=r"an index of version 4 .* not of version 2"):
         Pipe.stored(path).length()
 
 

@@ -111,21 +111,6 @@ def test_tar_headers_of_every_kind_are_walked_through(tmp_path: Path, kind: int,
     assert list(Loader(Pipe.shards(path))) == found
 
 
-lines = st.lists(st.sampled_from([b"1", b'{"a": [1, 2]}', b'"x"', b" 7", b"", b"  ", b"\t", b"null"]), max_size=30)
-
-
-@given(lines, st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.booleans(), st.integers(3, 40))
-def test_lines_are_those_that_a_plain_loop_finds(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[bytes], end: bytes, last: bool, mark: bool, piece: int
-) -> None:
-    path = tmp_path_factory.mktemp("lines") / "a.jsonl"
-    path.write_bytes((b"\xef\xbb\xbf" if mark else b"") + end.join(rows) + (end if last else b""))
-    expected = [json.loads(row) for row in rows if row.strip()]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "PIECE", piece)
-        assert list(Loader(Pipe.stored(path))) == expected
-
-
 def test_an_index_takes_sixteen_bytes_a_sample_and_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

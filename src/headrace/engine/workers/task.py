@@ -6,8 +6,13 @@
 
 Whatever user code raises is the answer of its ticket: `sys.exit()`, an interrupt that it raises itself and exceptions
 that are no `Exception` too, as they would be without workers.
+
+When user code forks (`os.fork`) and returns in both processes, the worker's answer counts: the copy has no access to
+the memory of results (`context.place`), and ends here.
 """
 
+import logging
+import os
 import pickle
 import time
 from collections.abc import Callable
@@ -22,6 +27,7 @@ from headrace.errors import hint_at_limit
 from headrace.memory.arena import OutOfSharedMemory
 from headrace.observe.meter import files
 
+log = logging.getLogger("headrace")
 IN_MESSAGE = 32 * 1024
 """A head larger than this goes into the slot."""
 Load = Callable[[Any], list[Any]]
@@ -43,6 +49,7 @@ class Task:
         self.executor = Executor(program, seeds, Exception if inline else BaseException)
         self._where = where
         self._packed = packed
+        self._process = os.getpid()
         last = program.last.number
         self.one_by_one = [stage.feed == "strand" or stage.number != last for stage in program.stages]
         """By stage: its outputs are read one by one, by the next stage or as samples of a stream."""
@@ -79,6 +86,7 @@ class Task:
 
         If it does not fit there, `grow` makes memory of so many bytes. (A `Result` itself would cost.)
         """
+        self.end_copy()
         self.executor.header[2] = PACKING
         if self.one_by_one[stage_number]:
             return self._pack_samples(outputs, writer, grow)
@@ -129,5 +137,18 @@ class Task:
 
     def fail(self, error: BaseException) -> Failed:
         """The error of a ticket, as it travels."""
+        self.end_copy(error)
         self.note(error)
         return failed(error)
+
+    def end_copy(self, error: BaseException | None = None) -> None:
+        """End this process if it is a copy of the worker's that user code has forked; `error`: what it has raised."""
+        if os.getpid() == self._process:
+            return
+        exits = isinstance(error, SystemExit)
+        if not exits:
+            log.warning(
+                "code of the pipe has forked %s (os.fork), and the copy went on: it is ended, and what it has made is "
+                "not used; end a copy with os._exit() where its work is done", self._where, exc_info=error,
+            )  # fmt: skip
+        os._exit(not exits)  # (An ordinary exit would write once more what the worker has not written yet.)

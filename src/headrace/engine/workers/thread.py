@@ -65,6 +65,7 @@ class ThreadWorkers(Workers):
                 task.note(error)
                 reply = Reply(ticket)
                 reply.error = error
+            task.end_copy(reply.error)
             self._now.pop(number, None)
             reply.worker = number
             self._out.put(reply)

@@ -43,12 +43,15 @@ class TextLines(Iterator[Any]):
         """Whether lines were left out."""
         self._pieces: list[str] = []
         """What is left of a line that was cut at carriage returns, last piece first."""
+        self._decode = methodcaller("decode", encoding, errors)
         self._lines: Iterator[Any] = iter(())
         try:
             self._lines = _lines(stream, skip_lines, decode, encoding, errors)
         except UnicodeDecodeError as error:
             self._skip(placed(error, path, 0))
             self.left_out = True
+        self._by_line = isinstance(self._lines, map)
+        """Each line is decoded by itself."""
 
     def __next__(self) -> Any:
         if self._pieces:
@@ -58,9 +61,12 @@ class TextLines(Iterator[Any]):
             try:
                 line = next(self._lines)
             except UnicodeDecodeError as error:
+                if self._by_line and len(pieces := _RETURN_BYTE.split(error.object)) > 1:
+                    self._lines = chain(map(self._decode, pieces), self._lines)
+                    continue
                 self._skip(placed(error, self._path, self.number))
                 self.left_out = True
-                if not isinstance(self._lines, map):
+                if not self._by_line:
                     raise StopIteration from None
                 self.number += 1
                 continue

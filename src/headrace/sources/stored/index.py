@@ -28,7 +28,7 @@ from headrace.sources.atomic import atomic_write
 from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.packed import Members, UnpackedFile, is_packed
 
-VERSION = 3
+VERSION = 4
 """Higher whenever samples are found by another rule: an index of a lower version is made again."""
 ENDING = ".index"
 SAVE_EVERY = 256 << 20

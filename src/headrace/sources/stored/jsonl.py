@@ -1,4 +1,8 @@
-"""JSON lines: one document a line. Blank lines are no samples; a last line needs no newline."""
+"""JSON lines: one document a line, in UTF-8. Blank lines are no samples; a last line needs no end.
+
+Lines are those of Python's text files: they end with a line feed, a carriage return or both, and nothing else. So are
+those of `Pipe.jsonl` (`ops/text/parse_json.py`), which reads the same documents as a stream.
+"""
 
 import json
 from collections.abc import Iterator
@@ -13,9 +17,9 @@ from headrace.sources.stored.packed import compression
 
 PIECE = 1 << 20
 """Bytes that are scanned together: few enough to stay in the processor's cache."""
-NEWLINE = 0x0A
-BLANK = 0x20
-"""The largest byte that a blank line may hold; the first byte of a document is larger."""
+NEWLINE, RETURN = 0x0A, 0x0D
+BLANK, ASCII = 0x20, 0x7F
+"""A blank line begins with a byte up to BLANK or above ASCII (blanks of other scripts); a document with another."""
 MARK = b"\xef\xbb\xbf"
 """The byte order mark that some programs write at the start of text in UTF-8."""
 
@@ -34,13 +38,18 @@ class JsonLines(StoredFormat):
             )
         marked = file.read(0, min(len(MARK), file.size)) == MARK
         line = at = start or (len(MARK) if marked else 0)
-        piece, marks = memoryview(bytearray(PIECE)), np.empty(PIECE, bool)
+        piece, marks = bytearray(PIECE), np.empty(PIECE, bool)
         while at < file.size:
-            data = piece[: file.size - at]
+            data = memoryview(piece)[: file.size - at]
             file.read_into(at, data)
             content = np.frombuffer(data, np.uint8)
             ends = _newlines(content, marks)
-            if at + len(data) == file.size and data[-1] != NEWLINE:
+            if piece.find(RETURN, 0, len(data)) >= 0:
+                # (The line feed that belongs to a carriage return may be the first byte of the next piece.)
+                parted = data[-1] == RETURN and at + len(data) < file.size and file.read(at + len(data), 1) == b"\n"
+                lone = _lone_returns(content[:-1] if parted else content)
+                ends = np.union1d(ends, lone) if len(lone) else ends
+            if at + len(data) == file.size and data[-1] not in (NEWLINE, RETURN):
                 ends = np.append(ends, len(data))
             if len(ends):
                 lines = _lines(file, content, ends, at, line)
@@ -55,7 +64,7 @@ class JsonLines(StoredFormat):
         return byte if blank else f"in line {row + 1}, {byte}"  # (editors count blank lines, and an index does not)
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
-        return json.loads(data)
+        return json.loads(str(data, "utf-8"))  # (of bytes, json would guess the encoding)
 
 
 def _newlines(content: NDArray[np.uint8], marks: NDArray[np.bool_]) -> Ints:
@@ -76,21 +85,29 @@ def _newlines(content: NDArray[np.uint8], marks: NDArray[np.bool_]) -> Ints:
     return np.append(ends, whole + np.flatnonzero(found[whole:])) if whole < len(found) else ends
 
 
+def _lone_returns(content: NDArray[np.uint8]) -> Ints:
+    """The places of carriage returns that end a line by themselves."""
+    found = content == RETURN
+    found[:-1] &= content[1:] != NEWLINE
+    return np.flatnonzero(found)
+
+
 def _lines(file: OpenFile, content: NDArray[np.uint8], ends: Ints, at: int, line: int) -> Spans:
     """The lines that end in a piece that begins at byte `at`; the first of them begins at byte `line`."""
     starts = np.empty_like(ends)
     starts[0] = line - at  # below 0 where it began in an earlier piece
     np.add(ends[:-1], 1, out=starts[1:])
     sizes = ends - starts
-    # Only lines that begin with a blank, or in an earlier piece, can be blank lines.
+    # Only lines that begin as a blank line does, or in an earlier piece, can be blank lines.
     begun_before = line < at
     if begun_before:
         starts[0] = 0
-    doubtful = np.flatnonzero(content[starts] <= BLANK)
+    first = content[starts]
+    doubtful = np.flatnonzero((first <= BLANK) | (first > ASCII))
     starts[0] = line - at
     starts += at
     if begun_before and (not len(doubtful) or doubtful[0] != 0):
         doubtful = np.append(0, doubtful)
     candidates = zip(doubtful.tolist(), starts[doubtful].tolist(), sizes[doubtful].tolist(), strict=True)
-    blank = [row for row, start, size in candidates if not size or not file.read(start, size).strip()]
+    blank = [row for row, start, size in candidates if not str(file.read(start, size), "utf-8", "replace").strip()]
     return Spans(np.delete(starts, blank), np.delete(sizes, blank)) if blank else Spans(starts, sizes)
