@@ -113,7 +113,7 @@ def short_dump(dump: str) -> str:
     for title, *lines in (thread.splitlines() for thread in dump.strip().split("\n\n")):
         inside = takewhile(lambda line: _ENGINE not in line, lines)
         if called := [line for line in inside if _HOUSE not in line]:
-            threads.append("\n".join([title, *called]))
+            threads += [title, *called, ""]
     return "\n".join(threads) or dump
 
 
