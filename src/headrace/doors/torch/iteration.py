@@ -22,7 +22,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from headrace.device import LastDelivered
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import EpochTimer
-from headrace.doors.torch.duplicates import DuplicateCheck, too_long
+from headrace.doors.torch.duplicates import DuplicateCheck, replicas, too_long
 from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.indices import IndexLists, Indices, begin, set_back, start_of
 from headrace.doors.torch.processes import ProcessView
@@ -32,21 +32,15 @@ from headrace.doors.torch.side_effects import WithSideEffects
 from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
 from headrace.doors.torch.stealing import WorkStealing
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
+from headrace.doors.torch.words import WORDS
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
-from headrace.engine.wire.words import DATASET_CURE, WITHOUT_SKIPS, Words
 from headrace.errors import SnapshotRefused, WorkerStuck
 from headrace.tracebacks import shorten, users_line
 
 if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader
-
-WORDS = Words(
-    there=DATASET_CURE,
-    back="return plain data, arrays or tensors from the dataset or collate_fn",
-    others=(*WITHOUT_SKIPS, ("look at it with workers=0", "look at it with num_workers=0")),
-)
 
 _profiling = torch._C._autograd._profiler_enabled
 
@@ -339,14 +333,7 @@ class Iteration(_BaseDataLoaderIter):
         )
 
     def _warn_of_duplicates(self) -> None:
-        workers = self._context.count
-        warnings.warn(
-            f"the {workers} workers all read the same samples of {type(self._dataset).__qualname__}, so each sample "
-            f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
-            f"__iter__ by torch.utils.data.get_worker_info()",
-            UserWarning,
-            stacklevel=users_line(),
-        )
+        warnings.warn(replicas(self._dataset, self._context.count), UserWarning, stacklevel=users_line())
 
     # --- ends and state -----------------------------------------------------------------------------------------------
 
