@@ -102,7 +102,7 @@ class Loader(Generic[T]):
         self.pipe = pipe
         self.seed = seed
         if world is None:
-            warn_if_ranks(stacklevel=3)  # at the line of the user that calls the constructor
+            warn_if_ranks()
         self.world = as_world(world)
         self.ends = ends
         policy = on_ranks(policy, self.world, sharding)
@@ -181,6 +181,7 @@ class Loader(Generic[T]):
         """How the pipe is run now."""
         return self._pool.policy
 
+    @short_errors
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) of a whole epoch on this rank, also after a resume.
 

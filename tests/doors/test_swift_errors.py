@@ -230,7 +230,7 @@ def test_workers_that_build_different_datasets_are_an_error() -> None:
 def test_arguments_that_cannot_travel_are_named_at_the_start() -> None:
     with swift(Numbers, {"count": threading.Lock()}) as loader, pytest.raises(NotPicklable) as caught:
         loader.start(0)
-    assert "dataset_kwargs['count'] (lock) cannot be sent" in str(caught.value)
+    assert "dataset_kwargs['count'] (lock) in SwiftLoader(Numbers) cannot be sent" in str(caught.value)
     assert str(caught.value).endswith("; build it inside the dataset, which is made in the worker")
 
 

@@ -1,6 +1,7 @@
 """Datasets that have a state of their own: a loader's state holds it, wherever the loader stands."""
 
 import json
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from headrace.doors.torch.install import StatefulDataLoader
 from headrace.doors.torch.loader import DataLoader
-from headrace.errors import SnapshotRefused
+from headrace.errors import SnapshotRefused, warn_once
 
 pytestmark = pytest.mark.filterwarnings("ignore:the 2 workers all read the same samples")
 
@@ -306,3 +307,55 @@ def test_a_stateful_data_loader_knows_the_order_of_the_next_epoch(persistent: bo
         last = make()
         last.load_state_dict(inside)
         assert [b.tolist() for b in last] == follows[0][2:]
+
+
+class Drawn(Dataset[Any]):
+    """Samples with a random value."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        return index, random.random()
+
+
+class DrawnStream(IterableDataset[Any]):
+    """The same, one after the other, without a state."""
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        for index in range(8):
+            yield index, random.random()
+
+
+class DrawnPasses(Passes):
+    """The same with a state."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for index, _ in super().__iter__():
+            yield index, random.random()
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("dataset", [Drawn, DrawnStream, DrawnPasses])
+def test_where_random_values_of_workers_differ_after_a_resume_it_is_said_once(
+    dataset: Any, reproducible: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def loader() -> DataLoader[Any]:
+        return DataLoader(dataset(), 2, num_workers=2, reproducible=reproducible)
+
+    for passed in (0, 1, 3):
+        began = loader()
+        batches = iter(began)
+        for _ in range(passed):
+            next(batches)
+        state = began.state_dict()
+        rest = [batch[1].tolist() for batch in batches]
+        caplog.clear()
+        warn_once.cache_clear()
+        for _ in range(2):
+            resumed = loader()
+            resumed.load_state_dict(state)
+        differ = [batch[1].tolist() for batch in resumed] != rest
+        said = [text for text in caplog.messages if "random values drawn in workers are not part" in text]
+        assert len(said) == differ, (passed, said)
+        assert not any("\n" in text for text in said)

@@ -91,9 +91,11 @@ def test_folders_patterns_and_ranges_become_a_fixed_list(folder: Path) -> None:
     assert list(Pipe.files(f"file://{folder}/a.txt")) == [str(folder / "a.txt")]
 
 
-def test_a_pattern_without_a_file_is_an_error_at_once(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no file is called, or fits"):
+def test_a_pattern_or_name_without_a_file_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no file matches the pattern '.*\*.csv'$"):
         Pipe.files(str(tmp_path / "*.csv"))
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folder 'absent.csv' in '.*'$"):
+        Pipe.files("absent.csv")
 
 
 def test_a_moved_data_set_has_the_same_fingerprint(tmp_path: Path) -> None:

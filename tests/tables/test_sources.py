@@ -231,8 +231,23 @@ def test_an_unknown_form_is_refused_at_once() -> None:
 def test_a_form_that_cannot_hold_a_column_says_which_and_what_to_do() -> None:
     pytest.importorskip("torch", reason="not installed")
     data = {"when": np.array(["2020-01-01"], "datetime64[D]"), "x": np.ones(1)}
-    with pytest.raises(BadPipe, match=r"'when' is datetime64\[D\]: torch cannot hold that; leave it out with select"):
+    with pytest.raises(BadPipe, match=r"'when' is datetime64\[D\]: torch cannot hold that; leave out with select"):
         list(Loader(Pipe.of(data).batch(1, as_="torch")))
+
+
+def test_many_columns_that_a_form_cannot_hold_are_told_in_a_line_for_each_cure() -> None:
+    days = {f"day {i}": np.array(["2020-01-01"], "datetime64[D]") for i in range(5)}
+    gaps = {f"gap {i}": np.ma.masked_array([1.0], [True]) for i in range(2)}
+    with pytest.raises(BadPipe) as refused:
+        Pipe.of({**days, **gaps, "x": np.ones(1)}).batch(1, as_="torch")
+    title, without, filled = str(refused.value).splitlines()
+    assert title == "torch cannot hold 7 of these 8 columns:"
+    assert without.startswith("  'day 0' (datetime64[D]), 'day 1' (datetime64[D]), 'day 2' (datetime64[D]) and 2 more")
+    assert without.endswith(
+        ": leave out with select(), or turn into numbers with map(fn, batched=True) before batch(as_='torch')"
+    )
+    assert filled.startswith("  'gap 0' (float64 with missing values), 'gap 1'")
+    assert max(map(len, (title, without, filled))) <= 200
 
 
 def test_a_batch_of_columns_is_collated_already() -> None:

@@ -30,7 +30,7 @@ from headrace.errors import Closed, HeadraceError, warn_once
 from headrace.observe.meter import Meter
 from headrace.op import place as here
 from headrace.plan.world import World
-from headrace.tracebacks import shortened
+from headrace.tracebacks import shorten
 
 T = TypeVar("T", covariant=True)
 
@@ -161,8 +161,9 @@ class Epoch(Iterator[T], Generic[T]):
             sample = self.take()
         except StopIteration:
             raise
-        except Exception as error:
-            raise shortened(error)  # noqa: B904 - it is the same one
+        except BaseException as error:
+            shorten(error)
+            raise
         self.received = self.handed  # (An interrupt is heard at calls only, so none can come after this.)
         return sample
 

@@ -321,7 +321,8 @@ class Executor:
         if (index := self._index()) is not None and index != at:
             # (Ops before a shuffle count as the source does: the position in the epoch is in the header.)
             position, source = at, f" (index {index} of the dataset)"
-        return f"in {self._op()}" + (f", at position {position}{source}" if position >= 0 else "")
+        at = f", at position {position}{source}" if position >= 0 else ""
+        return "while the pipe was read" if spot.here is None else f"in {self._op()}{at}"
 
     def _index(self) -> int | None:
         """Which sample of its source the one at hand is, where each is fetched by its position."""
@@ -329,7 +330,7 @@ class Executor:
 
     def _op(self) -> str:
         here = self.spot.here
-        return "the engine" if here is None else self.program.pipe.nodes()[here.ordinal].op.describe()
+        return "the pipe" if here is None else self.program.pipe.nodes()[here.ordinal].op.describe()
 
 
 class _Held(NamedTuple):

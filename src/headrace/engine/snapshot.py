@@ -67,7 +67,7 @@ def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:
     missing = [k for k in ("version", "pipe", "seed", "epoch", "at") if k not in state]
     if missing:
         raise SnapshotRefused(
-            f"this is not a whole snapshot: {', '.join(map(repr, missing))} is missing; give what state_dict() returned"
+            f"this is not a whole snapshot: it has no {', '.join(map(repr, missing))}; give what state_dict() returned"
         )
     version = state["version"]
     if version != VERSION or isinstance(version, bool):

@@ -25,6 +25,7 @@ from typing import Any, TypeVar, overload
 from headrace.memory.freeze import freeze
 from headrace.memory.layout import column
 from headrace.memory.views import SharedDict, SharedList, SharedTuple
+from headrace.tracebacks import short_errors
 
 __all__ = ["SharedDict", "SharedList", "SharedTuple", "share"]
 
@@ -38,6 +39,7 @@ def share(obj: list[T]) -> Sequence[T]: ...
 def share(obj: dict[K, T]) -> Mapping[K, T]: ...
 @overload
 def share(obj: T) -> T: ...
+@short_errors
 def share(obj: object) -> Any:
     """Freeze `obj` into shared memory; what comes back is equal to it."""
     if isinstance(obj, (SharedDict, SharedList, SharedTuple)):

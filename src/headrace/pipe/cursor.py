@@ -16,7 +16,7 @@ from weakref import WeakMethod
 from headrace.op import Clock, Here, Indexed, InputCursor, Spot, place
 from headrace.pipe.access import gathered, random_access
 from headrace.plan.seed import key
-from headrace.tracebacks import shortened
+from headrace.tracebacks import shorten
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -214,27 +214,22 @@ class Cursor(InputCursor[Any]):
         return (opening.seed, opening.strand, opening.strands, *self.node.fingerprint())
 
 
-class DirectCursor(Cursor):
-    """A cursor that the user's code iterates, perhaps inside an op of another pipe, whose place it must not change."""
+class PipeCursor(Cursor):
+    """A cursor that the user's code iterates: the iterator of a pipe. The traceback of an error shows the user's lines.
 
-    __slots__ = ()
-
-    def __next__(self) -> Any:
-        return place.apart(super().__next__)
-
-
-class PipeCursor(DirectCursor):
-    """The iterator of a pipe; the traceback of an error shows the user's lines only."""
+    That code may be an op of another pipe, whose place must not change.
+    """
 
     __slots__ = ()
 
     def __next__(self) -> Any:
         try:
-            return super().__next__()
+            return place.apart(super().__next__)
         except StopIteration:
             raise
-        except Exception as error:
-            raise shortened(error)  # noqa: B904 - it is the same one
+        except BaseException as error:
+            shorten(error)
+            raise
 
 
 class ClockedCursor(Cursor):

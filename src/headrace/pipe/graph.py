@@ -25,6 +25,7 @@ from headrace.pipe.verbs.helpful import HelpfulType, make_helpful, unknown_verb
 from headrace.pipe.verbs.media import MediaVerbs
 from headrace.pipe.verbs.placement import PlacementVerbs
 from headrace.pipe.verbs.text import TextVerbs
+from headrace.tracebacks import short_errors
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -48,6 +49,7 @@ class Pipe(
     op: Op[Any, Any]
     inputs: "tuple[Pipe[Any], ...]"
 
+    @short_errors
     def __init__(self, op: Op[Any, T], *inputs: "Pipe[Any]") -> None:
         check_node(op, inputs)
         object.__setattr__(self, "op", op)
@@ -293,6 +295,7 @@ class Pipe(
     def __iter__(self) -> Iterator[T]:
         return PipeCursor(Opening(self.ordinals(), seed=0, epoch=0), self, None, 0)
 
+    @short_errors
     def __len__(self) -> int:
         known = self.length()
         if known is None:
@@ -366,9 +369,10 @@ class Pipe(
 
     if not TYPE_CHECKING:
 
+        @short_errors
         def __getattr__(self, name: str) -> NoReturn:
             """Only ever called for a name that a pipe does not have."""
-            raise AttributeError(f"a Pipe has no verb {name!r}{unknown_verb(Pipe, name)}")
+            raise unknown_verb(Pipe, name, "a Pipe")
 
     # A pipe is a description with identity: comparing by value would compare whole data sets.
     def __bool__(self) -> bool:

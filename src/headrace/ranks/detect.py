@@ -24,6 +24,7 @@ from headrace.errors import BadOption
 from headrace.plan.world import World
 from headrace.ranks import env
 from headrace.ranks.claims import Claim, IncompleteClaim, claim_readers
+from headrace.tracebacks import users_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,14 @@ def detect(environ: Mapping[str, str] | None = None, modules: Mapping[str, Modul
     """The World of this process; what is doubtful about it is warned about."""
     found = explain(environ, modules)
     for text in found.warnings:
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        warnings.warn(text, RuntimeWarning, stacklevel=users_line())
     return found.world
 
 
 _warned = False
 
 
-def warn_if_ranks(stacklevel: int) -> None:
+def warn_if_ranks() -> None:
     """Warn once in a process when a launcher has started several ranks, and each is about to read everything."""
     global _warned
     if _warned:
@@ -62,7 +63,7 @@ def warn_if_ranks(stacklevel: int) -> None:
         warnings.warn(
             f"{found.launcher} has started {found.world.ranks} ranks, and this Loader has no world=, so each of them "
             "reads everything; write Loader(..., world=World.detect()) to share it, or world=World() if this is meant",
-            stacklevel=stacklevel + 1,
+            stacklevel=users_line(),
         )
 
 

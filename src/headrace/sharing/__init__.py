@@ -14,13 +14,14 @@ says where the job stands; it is the same on every rank, and loads in another wo
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
-from headrace.errors import BadOption
+from headrace.errors import BadOption, meant
 from headrace.ops.shape.same import FullSync
 from headrace.pipe.graph import Pipe
+from headrace.plan.share import EndPolicy
 from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT
 from headrace.sharing.arithmetic import FEW, Sharing, with_pass_through
@@ -36,6 +37,8 @@ def make(
     store: "RankStore | None", timeout: float | None,
 ) -> Sharing:  # fmt: skip
     """The sharing of a loader; `timeout` is that of a `fullsync()` at the end of the pipe, None if there is none."""
+    if ends not in (known := get_args(EndPolicy)):
+        raise BadOption(f"ends must be one of {', '.join(map(repr, known))}, not {ends!r}{meant(str(ends), known)}")
     seconds = TIMEOUT if timeout is None else timeout
     if world.rank == 0:
         for node in pipe.nodes():

@@ -120,7 +120,8 @@ def _local_names(name: str) -> list[str]:
     names = sorted(_fitting(name)) if glob.has_magic(name) else []
     if not names:
         where = "" if os.path.isabs(name) else f" in {os.getcwd()!r}"
-        raise FileNotFoundError(f"no file is called, or fits, {name!r}{where}")
+        what = "no file matches the pattern" if glob.has_magic(name) else "there is no file or folder"
+        raise FileNotFoundError(f"{what} {name!r}{where}")
     return names
 
 

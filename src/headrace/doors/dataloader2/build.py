@@ -19,9 +19,12 @@ from headrace.doors.dataloader2.services import ReadSettings
 from headrace.doors.dataloader2.workers import GraphCopies, WorkerInit, WorkerReset, with_reset
 from headrace.doors.datapipes.fullsync import with_votes
 from headrace.doors.datapipes.graph import lint
-from headrace.doors.datapipes.lowering import lowered
+from headrace.doors.datapipes.iter import MapToIterConverter
+from headrace.doors.datapipes.lowering import clone, lowered
+from headrace.doors.datapipes.nodes import is_pipe, is_table
 from headrace.doors.datapipes.user import UserStream
-from headrace.engine.wire.words import Words
+from headrace.doors.datapipes.verbs import wrap
+from headrace.engine.wire.words import WITHOUT_SKIPS, Words
 from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.ops.order.sharding import Sharding
@@ -29,18 +32,27 @@ from headrace.ops.shape.same import Dispatch, FullSync
 from headrace.pipe.graph import Pipe, rebuilt
 from headrace.plan.world import World
 from headrace.sources.wrapped import WrappedIterable
+from headrace.tracebacks import users_line
 
 WORDS = Words(
     there="make it where it is used (for example in the function of a map), or use "
-    "MultiProcessingReadingService(multiprocessing_context='fork')"
+    "MultiProcessingReadingService(multiprocessing_context='fork')",
+    others=(*WITHOUT_SKIPS, ("look at it with workers=0", "look at it without a reading service")),
 )
+
+
+def copied(datapipe: Any) -> Any:
+    """A copy of the user's graph; other data as a graph."""
+    if is_table(datapipe):
+        datapipe = MapToIterConverter(datapipe)
+    return clone(datapipe) if is_pipe(datapipe) else wrap(datapipe, deepcopy=False)
 
 
 def build(graph: object, settings: ReadSettings) -> Loader[Any]:
     """The loader that runs a graph."""
     if settings.sharding == "exact":
         for text in lint(graph, settings.workers):
-            warnings.warn(text, stacklevel=6)
+            warnings.warn(text, stacklevel=users_line())
     pipe, world, seed = lowered(graph), settings.world, 0
     divided = _has(pipe, Sharding)
     # What stands before a dispatch runs once: work is divided there, and not by copies.

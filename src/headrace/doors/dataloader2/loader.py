@@ -22,20 +22,23 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from headrace.doors.dataloader2.build import WORDS, IterableLoader, build
+from headrace.doors.dataloader2.build import WORDS, IterableLoader, build, copied
 from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_number
-from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings, keeps_state
+from headrace.doors.dataloader2.services import (
+    CheckpointableReadingServiceInterface,
+    ReadSettings,
+    check_service,
+    keeps_state,
+)
 from headrace.doors.dataloader2.states import VERSION, check_state
 from headrace.doors.dataloader2.workers import GraphChanged
-from headrace.doors.datapipes.iter import MapToIterConverter
-from headrace.doors.datapipes.lowering import clone
-from headrace.doors.datapipes.nodes import is_pipe, is_table
-from headrace.doors.datapipes.verbs import wrap
+from headrace.doors.datapipes.nodes import is_pipe
 from headrace.doors.torch.datapipes import drawn_seed
 from headrace.engine.epoch import Epoch
 from headrace.errors import BadOption, BadPipe
 from headrace.loader import Loader, Stats
 from headrace.plan.seed import key
+from headrace.tracebacks import short_errors, shorten, users_line
 
 T = TypeVar("T", covariant=True)
 IN_WORKER = re.compile(r"in worker (\d+)")
@@ -48,6 +51,7 @@ class PauseIteration(StopIteration):
 class DataLoader2(Generic[T]):
     """Iterates a graph of pipes, epoch by epoch."""
 
+    @short_errors
     def __init__(
         self,
         datapipe: object,
@@ -57,7 +61,8 @@ class DataLoader2(Generic[T]):
         autosave: str | os.PathLike[str] | None = None,
         every: int = 1000,
     ) -> None:
-        self.datapipe = None if datapipe is None else _copied(datapipe)
+        check_service(datapipe_adapter_fn, reading_service)
+        self.datapipe = None if datapipe is None else copied(datapipe)
         adapters = datapipe_adapter_fn or []
         for adapter in adapters if isinstance(adapters, Iterable) else [adapters]:
             self.datapipe = None if datapipe is None else adapter(self.datapipe)
@@ -84,6 +89,7 @@ class DataLoader2(Generic[T]):
 
     # --- iterating ----------------------------------------------------------------------------------------------------
 
+    @short_errors
     def __iter__(self) -> "DataLoader2Iterator[T]":
         if self._closed:
             raise RuntimeError("Cannot iterate over the DataLoader as it has already been shut down")
@@ -218,7 +224,8 @@ class DataLoader2(Generic[T]):
 
     def _resume(self) -> None:
         if not self._paused:
-            warnings.warn("Resume is called when `DataLoader2` is not paused. No operation is performed.", stacklevel=3)
+            text = "Resume is called when `DataLoader2` is not paused. No operation is performed."
+            warnings.warn(text, stacklevel=users_line())
             return
         self._paused = False
         self._notify("_resume")
@@ -246,6 +253,7 @@ class DataLoader2(Generic[T]):
             "service": service.checkpoint().hex() if checkpointed else None,
         }
 
+    @short_errors
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The first epoch goes on where the state was taken: with any reading service, of any number of workers."""
         if self._begun:
@@ -330,13 +338,6 @@ class DataLoader2(Generic[T]):
         return getattr(pipe, name)
 
 
-def _copied(datapipe: Any) -> Any:
-    """A copy of the user's graph; other data as a graph."""
-    if is_table(datapipe):
-        datapipe = MapToIterConverter(datapipe)
-    return clone(datapipe) if is_pipe(datapipe) else wrap(datapipe, deepcopy=False)
-
-
 class DataLoader2Iterator(Iterator[T]):
     """One epoch of a DataLoader2."""
 
@@ -360,7 +361,14 @@ class DataLoader2Iterator(Iterator[T]):
         loader._fresh = False
         if loader._samples is None:
             raise StopIteration
-        sample = loader._next(first)
+        try:
+            sample = loader._next(first)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            WORDS.retell(error)
+            shorten(error)
+            raise
         epoch = loader._samples if isinstance(loader._samples, Epoch) else None
         if self.limit_threshold is not None:
             self.limit_counter = (self.limit_counter or 0) + 1

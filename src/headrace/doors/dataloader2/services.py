@@ -33,6 +33,7 @@ from headrace.errors import BadOption, check_whole
 from headrace.ops.counts import BadCount
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
+from headrace.tracebacks import short_errors, users_line
 
 GraphChange = Callable[[Any], Any] | None
 """A function that gets a graph and returns it, or another one; None changes nothing."""
@@ -144,6 +145,7 @@ class MultiProcessingReadingService(ReadingServiceInterface):
     whole graph per process, each with its own share and its own batches.
     """
 
+    @short_errors
     def __init__(
         self,
         num_workers: int = 0,
@@ -157,7 +159,7 @@ class MultiProcessingReadingService(ReadingServiceInterface):
         strands: int = STRANDS,
     ) -> None:
         if num_workers == 0:
-            warnings.warn("Please use `InProcessReadingService` for num_workers=0", stacklevel=2)
+            warnings.warn("Please use `InProcessReadingService` for num_workers=0", stacklevel=users_line())
         if multiprocessing_context is not None and multiprocessing_context not in CONTEXTS:
             raise BadCount(f"Please choose one available multiprocessing context from {list(CONTEXTS)}")
         if sharding not in ("exact", "per-worker"):
@@ -205,7 +207,7 @@ def PrototypeMultiProcessingReadingService(*args: Any, **kwargs: Any) -> MultiPr
     warnings.warn(
         "`PrototypeMultiProcessingReadingService` is deprecated, please use `MultiProcessingReadingService`.",
         FutureWarning,
-        stacklevel=2,
+        stacklevel=users_line(),
     )
     return MultiProcessingReadingService(*args, **kwargs)
 
@@ -309,6 +311,17 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
             if hasattr(service, name):
                 fn = getattr(service, name)(*about, fn)
         return fn
+
+
+def check_service(adapters: object, service: object) -> None:
+    """Refuse what is no service; `adapters` is the argument before it, where a service may have been put."""
+    if hasattr(adapters, "initialize"):
+        raise BadOption("a reading service is given by name: DataLoader2(datapipe, reading_service=...)")
+    if service is not None and not hasattr(service, "initialize"):
+        raise BadOption(
+            "reading_service= takes a service, such as MultiProcessingReadingService(num_workers=4), or an object with "
+            f"initialize() and finalize(), not {type(service).__name__}"
+        )
 
 
 def keeps_state(service: object) -> bool:

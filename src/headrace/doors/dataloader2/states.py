@@ -14,7 +14,7 @@ def check_state(state: object) -> dict[str, Any]:
         raise SnapshotRefused(f"this is not a state of DataLoader2, version {VERSION}")
     absent = [name for name in STATE if name not in state]
     if absent:
-        raise SnapshotRefused(f"this is not a whole state: {', '.join(map(repr, absent))} is missing")
+        raise SnapshotRefused(f"this is not a whole state: it has no {', '.join(map(repr, absent))}")
     for name, value in (("next", state["next"] or 0), ("strands", state["strands"])):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
             raise SnapshotRefused(f"the state's {name} is {value!r}; a whole number >= 0 is expected")

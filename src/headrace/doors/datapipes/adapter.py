@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.doors.datapipes.graph import find_dps, is_shuffle, list_dps, traverse_dps
 from headrace.doors.datapipes.iter import EndOnDiskCacheHolder, Shuffler
+from headrace.tracebacks import users_line
 
 
 class Adapter:
@@ -30,7 +31,7 @@ class Shuffle(Adapter):
                 "`shuffle=True` was set, but the datapipe does not contain a `Shuffler`. Adding one at the end. "
                 "Be aware that the default buffer size might not be sufficient for your task: "
                 "put .shuffle() where it belongs.",
-                stacklevel=3,
+                stacklevel=users_line(),
             )
             return Shuffler(datapipe)
         for node in shuffles:

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE_NAMES, DataPipe, IterDataPipe, TorchPipe, verb_of
 from headrace.pipe.graph import Pipe
+from headrace.tracebacks import shorten
 
 CLASS_OF: dict[type, type[DataPipe[Any]]] = {}
 """The classes of ops that a verb of several steps puts between its first and its last one."""
@@ -65,7 +66,11 @@ def make_class(
         for alias in SOURCE_NAMES:  # users write Mapper(datapipe=dp, fn=fn)
             if not args and alias in kwargs and alias not in signature.parameters:
                 args = (kwargs.pop(alias),)
-        made = make(*args, **kwargs)
+        try:
+            made = make(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments = {k: v for k, v in bound.arguments.items() if k != "self"}

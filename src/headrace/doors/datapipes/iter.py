@@ -22,7 +22,9 @@ from headrace.ops.shape.batch import Batch, Unbatch
 from headrace.ops.shape.same import Same, SetLength
 from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
 from headrace.pipe.graph import Pipe
+from headrace.pipe.verbs.helpful import helpful
 from headrace.tables.ops.columns import FlatmapColumns
+from headrace.tracebacks import users_line
 
 MODULE = "headrace.datapipes.iter"
 
@@ -108,7 +110,7 @@ class LimitedLength(DataPipe[Any]):
         warnings.warn(
             "The length of this HeaderIterDataPipe is inferred to be equal to its limit. "
             "The actual value may be smaller if the actual length of source_datapipe is smaller than the limit.",
-            stacklevel=2,
+            stacklevel=users_line(),
         )
         return int(limit)
 
@@ -198,7 +200,7 @@ LEFT_OUT: dict[str, str] = {
 
 def _stream(name: str, verb: str = "", *mixins: type, make: Callable[..., Any] | None = None) -> Any:
     """The class of a verb: the verb of Pipe with this name, or `make` where the arguments differ from it."""
-    make = _with_pipe(make or getattr(Pipe, verb))
+    make = _with_pipe(helpful(make) if make is not None else getattr(Pipe, verb))
     return make_class(name, make, IterDataPipe, MODULE, mixins, verb, IterDataPipe)
 
 

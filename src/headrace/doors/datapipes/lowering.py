@@ -27,7 +27,7 @@ from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import InBatchShuffle, Shuffle
 from headrace.ops.shape.same import FullSync
 from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
-from headrace.pipe.cursor import DirectCursor, Opening
+from headrace.pipe.cursor import Opening, PipeCursor
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
 from headrace.sources.table import CachedTable
@@ -116,7 +116,7 @@ def opened(node: DataPipe[Any]) -> Iterator[Any]:
     if number is None:
         number = node.__dict__["_passes"] = node.__dict__.get("_passes", -1) + 1
     # The number is in the place of a loader's epoch, so each pass has a new order.
-    return DirectCursor(SeededOpening(hand_seeds, pipe.ordinals(), 0, number), pipe, None, 0)
+    return PipeCursor(SeededOpening(hand_seeds, pipe.ordinals(), 0, number), pipe, None, 0)
 
 
 class SeededOpening(Opening):

@@ -10,6 +10,8 @@ from headrace.doors.datapipes.iter import MapToIterConverter, RandomOrder
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
 from headrace.pipe.graph import Pipe
+from headrace.pipe.verbs.helpful import helpful
+from headrace.tracebacks import users_line
 
 MODULE = "headrace.datapipes.map"
 
@@ -22,7 +24,7 @@ class ReadsWhole(MapDataPipe[Any]):
             warnings.warn(
                 "Data from prior DataPipe are loaded to get length of IterToMapConverter before execution of the "
                 "pipeline. Please consider removing len().",
-                stacklevel=2,
+                stacklevel=users_line(),
             )
         return int(self._built.size())
 
@@ -37,7 +39,7 @@ class ReadsWhole(MapDataPipe[Any]):
 def _table(name: str, make: Callable[..., Any], verb: str = "", *mixins: type, on: Any = MapDataPipe) -> Any:
     # A shuffled table is a stream: its samples come one after the other.
     base: Any = IterDataPipe if RandomOrder in mixins else MapDataPipe
-    return make_class(name, make, base, MODULE, mixins, verb, on)
+    return make_class(name, helpful(make), base, MODULE, mixins, verb, on)
 
 
 Batcher = _table("Batcher", verbs.batch_table, "batch")

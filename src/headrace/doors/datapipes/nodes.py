@@ -26,6 +26,7 @@ from headrace.pipe.verbs.keyed import Keyed
 from headrace.sources.access import RandomAccess
 from headrace.sources.table import CachedTable, KeyedTable
 from headrace.sources.wrapped import Sampled
+from headrace.tracebacks import short_errors, shorten
 
 if TYPE_CHECKING:
     from headrace.doors.datapipes import verbs
@@ -111,9 +112,12 @@ class DataPipe(Pipe[T]):
         """The op that a built node runs now: a shuffle that is switched off runs another."""
         return op
 
+    @short_errors
     def __iter__(self) -> Iterator[T]:
         from headrace.doors.datapipes.lowering import opened
 
+        if is_user_object(self) and not isinstance(self, TorchPipe):
+            raise NotImplementedError(f"{type(self).__name__} must define __iter__()")
         return opened(self)
 
     # What verbs ask about their pipe, the plain graph answers: a user's class may use these names for attributes.
@@ -128,6 +132,7 @@ class DataPipe(Pipe[T]):
     def columnar(self) -> bool:
         return _lowered(self).columnar
 
+    @short_errors
     def __len__(self) -> int:
         pipe = _lowered(self)
         known = pipe.length()
@@ -178,15 +183,24 @@ class MapDataPipe(DataPipe[T]):
     """A pipe whose samples are asked for by key: subclass it and write `__getitem__`, and `__len__` for 0, 1, 2, ..."""
 
     def __getitem__(self, index: object) -> T:
-        if "_built" not in self.__dict__:
-            raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
-        found = self.__dict__.get("_access")
-        if found is None:
-            found = self.__dict__["_access"] = RandomAccess(_lowered(self))
-        return found.get(index)  # type: ignore[no-any-return]
+        try:
+            if "_built" not in self.__dict__:
+                raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
+            found = self.__dict__.get("_access")
+            if found is None:
+                found = self.__dict__["_access"] = RandomAccess(_lowered(self))
+            return found.get(index)  # type: ignore[no-any-return]
+        except Exception as error:
+            shorten(error)
+            raise
 
     def __iter__(self) -> Iterator[T]:
-        return (self[i] for i in range(len(self)))
+        try:
+            for i in range(len(self)):
+                yield self[i]
+        except Exception as error:
+            shorten(error)
+            raise
 
 
 def _with_reset(iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
@@ -194,10 +208,15 @@ def _with_reset(iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iter
 
     @functools.wraps(iterate)
     def begun(pipe: Any) -> Iterator[Any]:
-        _reset(pipe)
-        yield from iterate(pipe)
+        try:
+            _reset(pipe)
+            yield from iterate(pipe)
+        except Exception as error:
+            shorten(error)
+            raise
 
     @functools.wraps(iterate)
+    @short_errors
     def begun_at_once(pipe: Any) -> Iterator[Any]:
         _reset(pipe)
         return iterate(pipe)
@@ -311,7 +330,11 @@ def verb_of(cls: type, name: str, doc: str | None, like: Callable[..., Any] | No
     """The method that is the same as a class: `pipe.name(...)` is `cls(pipe, ...)`, with the arguments of `like`."""
 
     def verb(self: object, *args: object, **kwargs: object) -> Any:
-        return cls(self, *args, **kwargs)
+        try:
+            return cls(self, *args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     if like is not None:
         functools.update_wrapper(verb, like)

@@ -26,6 +26,7 @@ from headrace.sources.huggingface import HuggingFace
 from headrace.sources.table import CachedTable
 from headrace.sources.wrapped import NOT_COPIED, Sampled, WrappedIterable, WrappedSequence, has_positions
 from headrace.tables.ops.columns import FilterColumns, check_arity
+from headrace.tracebacks import users_line
 
 AnyPipe = Pipe[Any]
 
@@ -60,7 +61,7 @@ def wrap_table(sequence: object, deepcopy: bool = True) -> AnyPipe:
         try:
             sequence = copy.deepcopy(sequence)
         except Exception:
-            warnings.warn(NOT_COPIED, stacklevel=4)
+            warnings.warn(NOT_COPIED, stacklevel=users_line())
     return Pipe(WrappedSequence(sequence, deepcopy=False))
 
 

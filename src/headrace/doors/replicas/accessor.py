@@ -11,11 +11,13 @@ from headrace.doors.replicas.tree import spread
 from headrace.errors import BadOption, NoLength
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share
+from headrace.tracebacks import short_errors
 
 
 class AsynchronousDataAccessor(EpochLoader):
     """Items of `dataset`, up to `buffer_size` of them loaded ahead; `rebatched_size` joins and cuts batches."""
 
+    @short_errors
     def __init__(
         self,
         dataset: object,

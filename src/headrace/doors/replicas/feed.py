@@ -13,19 +13,19 @@ from typing import Any
 
 from headrace.doors.replicas.partition import LeftOut
 from headrace.engine.epoch import Epoch
-from headrace.engine.wire.words import DATASET_CURE, Words
+from headrace.engine.wire.words import COLLATE_WORDS, DATASET_CURE, WITHOUT_SKIPS, Words
 from headrace.errors import BadOption, meant
 from headrace.loader import Loader, Stats
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share
 from headrace.plan.world import World
+from headrace.tracebacks import shorten
 
 WORDS = Words(
     there=DATASET_CURE,
     others=(
-        (", or leave such samples out with on_poison='skip'", ""),
-        (", or leave such batches out with on_poison='skip'", ""),
-        (", or let stuck workers be replaced with on_stuck='replace'", ""),
+        *COLLATE_WORDS,
+        *WITHOUT_SKIPS,
         ("look at it with workers=0", "look at it with num_workers=0"),
     ),
 )
@@ -166,17 +166,21 @@ class EpochLoader:
         self._taken, share = done, self._plan.share
         steps = None if share is None else share.steps
         onwards = self._onwards
-        with WORDS:
-            for batch in chain(first, epoch):
-                self._taken += 1
-                self._before_first = None
-                if onwards and self._taken == steps:
-                    # This was the last one: end the epoch now, so that its workers are free for the next.
-                    surplus = list(epoch)
-                    assert not surplus, "an epoch delivers exactly its steps"
-                    self._begin()
-                    onwards = False
-                yield self._finish(batch)
+        try:
+            with WORDS:
+                for batch in chain(first, epoch):
+                    self._taken += 1
+                    self._before_first = None
+                    if onwards and self._taken == steps:
+                        # This was the last one: end the epoch now, so that its workers are free for the next.
+                        surplus = list(epoch)
+                        assert not surplus, "an epoch delivers exactly its steps"
+                        self._begin()
+                        onwards = False
+                    yield self._finish(batch)
+        except BaseException as error:
+            shorten(error)
+            raise
         if onwards:
             self._begin()
 

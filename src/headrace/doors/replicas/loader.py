@@ -26,6 +26,7 @@ from headrace.doors.replicas.plan import LoaderArguments
 from headrace.doors.torch.context import WorkerContext, WorkerSetup
 from headrace.errors import BadOption, NoLength, meant
 from headrace.plan.world import World
+from headrace.tracebacks import short_errors
 
 log = logging.getLogger("headrace.replicas")
 
@@ -45,6 +46,7 @@ class DataLoader(EpochLoader):
     once, the last steps are shorter), "pad" or "repeat" (every step is full; `mask` tells which samples fill it up).
     """
 
+    @short_errors
     def __init__(
         self,
         options: Options,
@@ -165,7 +167,9 @@ def _mode(mode: DataLoaderMode | str) -> DataLoaderMode:
     try:
         return DataLoaderMode(mode)
     except ValueError:
-        raise BadOption(f"mode must be one of {', '.join(DataLoaderMode)}, not {mode!r}") from None
+        known = ", ".join(DataLoaderMode)
+        hint = meant(str(mode).capitalize(), [one.value for one in DataLoaderMode])
+        raise BadOption(f"mode must be one of {known}, not {mode!r}{hint}") from None
 
 
 _NAMES = {

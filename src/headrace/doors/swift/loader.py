@@ -26,6 +26,7 @@ from headrace.engine.tuning import available
 from headrace.errors import BadOption, Closed, HeadraceError, check_whole
 from headrace.loader import Loader, Stats
 from headrace.plan.world import World
+from headrace.tracebacks import short_errors, shorten, users_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class SwiftLoader(Iterator[Any]):
 
     # --- starting and ending ------------------------------------------------------------------------------------------
 
+    @short_errors
     def start(
         self,
         consumer_index: int | None = None,
@@ -132,11 +134,21 @@ class SwiftLoader(Iterator[Any]):
 
     # --- iterating ----------------------------------------------------------------------------------------------------
 
+    @short_errors
     def __iter__(self) -> "SwiftLoader":
         self._running_for("iterated")
         return self
 
     def __next__(self) -> Any:
+        try:
+            return self._next()
+        except StopIteration:
+            raise
+        except BaseException as error:
+            shorten(error)
+            raise
+
+    def _next(self) -> Any:
         running = self._running_for("iterated")
         if self._at >= running.length:
             running.log.info("epoch", epoch=self._epoch, batches=self._at)
@@ -249,7 +261,7 @@ def _warn(options: Options, samples: int) -> None:
             f"{options.nb_consumer} consumers x {options.worker_per_consumer} workers are {processes} processes, "
             f"more than the {cores} cores: lower worker_per_consumer",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=users_line(),
         )
     most = options.plan.batches(samples, 0)
     least = options.plan.batches(samples, options.nb_consumer - 1)
@@ -258,5 +270,5 @@ def _warn(options: Options, samples: int) -> None:
             f"consumer 0 gets {most} batches an epoch and the last one {least}: {samples} samples cannot be shared "
             f"equally in batches of {options.batch_size}; consumers that wait for each other must stop at {least}",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=users_line(),
         )

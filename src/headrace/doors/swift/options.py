@@ -11,6 +11,7 @@ from typing import Any, ParamSpec
 from headrace.doors.swift.log import LogTarget
 from headrace.doors.swift.plan import ArcPlan
 from headrace.errors import BadOption, meant
+from headrace.tracebacks import short_errors
 
 WHOLE: dict[str, int | None] = {
     "batch_size": 1, "nb_consumer": 1, "worker_per_consumer": 1, "data_queue_size": 1, "message_queue_size": 1,
@@ -128,6 +129,7 @@ def names_checked(init: Callable[P, None]) -> Callable[P, None]:
     Python itself would only say that the argument that was meant is missing.
     """
 
+    @short_errors
     @wraps(init)
     def checked(*args: P.args, **values: P.kwargs) -> None:
         known = [field.name for field in fields(Options)]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from headrace.doors.swift.log import Log
 from headrace.doors.swift.options import Options
 from headrace.engine.wire import codec
-from headrace.engine.wire.words import Words
+from headrace.engine.wire.words import COLLATE_WORDS, WITHOUT_SKIPS, Words
 from headrace.op import Each, Here, place
 from headrace.ops.shape.collate import collate
 from headrace.plan.seed import BorrowedGlobals, key, seed_globals
@@ -62,8 +62,8 @@ WORDS = Words(
     there="build it inside the dataset, which is made in the worker",
     back="return plain data, arrays or tensors from the dataset or collate_fn, or give batch_encoder and batch_decoder",
     others=(
-        (", or leave such samples out with on_poison='skip'", ""),
-        (", or leave such batches out with on_poison='skip'", ""),
+        *COLLATE_WORDS,
+        *WITHOUT_SKIPS,
         (
             "look at it with workers=0",
             "build the dataset without a SwiftLoader, from dataset_class, and look at it there",
@@ -210,7 +210,7 @@ def validate(options: Options) -> None:
     """
     spot = place.spot
     try:
-        with BorrowedGlobals():
+        with BorrowedGlobals(), WORDS:
             maker = BatchMaker(options, 0)
             if size := min(options.batch_size, maker.length()):
                 here = Here(sample_key(options.seed, 0), 0, 0)

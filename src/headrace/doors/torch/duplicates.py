@@ -34,6 +34,15 @@ class DuplicateCheck:
         return len(self._seen) == 2 and len(set(map(tuple, self._seen.values()))) == 1
 
 
+def replicas(dataset: object, workers: int) -> str:
+    """What to say where all workers give the same."""
+    return (
+        f"the {workers} workers all read the same samples of {type(dataset).__qualname__}, so each sample "
+        f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
+        f"__iter__ by torch.utils.data.get_worker_info()"
+    )
+
+
 def too_long(dataset: object, promised: int, taken: int, workers: int) -> str:
     """torch's own words about a dataset that gives more than its length says: often replicas are the reason."""
     text = (

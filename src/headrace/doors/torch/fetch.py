@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from headrace.doors.torch.numpy_collate import default_collate, unlike
 from headrace.doors.torch.side_effects import SideEffectCheck
 from headrace.op import Each, place
 
@@ -83,8 +84,18 @@ class Fetch(Each[Any, Any]):
         try:
             return self.collate_fn(samples)
         except Exception as error:
-            error.add_note(f"headrace: while the samples of indices {_brief(index)} were collated")
+            error.add_note(f"headrace: while the samples of indices {_brief(index)} were collated{self._why(samples)}")
             raise
+
+    def _why(self, samples: Any) -> str:
+        """What is wrong with samples that cannot be collated, where torch's rules are the only ones."""
+        if self.collate_fn is not default_collate:
+            return ""
+        try:
+            why = unlike(samples)
+        except Exception:  # of a class of the user's, or a nested tensor, which does not even have a shape
+            return ""
+        return f": {why}" if why else ""
 
     def _each(self, dataset: Any, first: int, index: Any) -> list[Any]:
         samples: list[Any] = []

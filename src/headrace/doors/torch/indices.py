@@ -21,7 +21,7 @@ from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
 from headrace.doors.torch.state import UNCOUNTED, LoaderPlace, MapPlace, StreamPlace
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
-from headrace.sources.listed import Pinned
+from headrace.sources.listed import ListedItems, Pinned
 
 if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader
@@ -188,13 +188,24 @@ class Indices(Iterator[Any]):
 class IndexLists:
     """The list of the epoch that is about to begin; the loader, which asks for it, outlives epochs."""
 
-    def __init__(self) -> None:
+    def __init__(self, sampler: object) -> None:
+        self.sampler = sampler
         self.now: Indices | None = None
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:
         assert self.now is not None
         self.now.given = number
         return self.now
+
+
+class ListedIndices(ListedItems[Any]):
+    """The indices that a sampler gives: whoever reads of them is told which sampler."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        assert isinstance(self.items, IndexLists)
+        return f"listed({type(self.items.sampler).__name__})"
 
 
 # --- what a sampler draws from ----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from headrace.device import LastDelivered
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import EpochTimer
-from headrace.doors.torch.duplicates import DuplicateCheck, too_long
+from headrace.doors.torch.duplicates import DuplicateCheck, replicas, too_long
 from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.indices import IndexLists, Indices, begin, set_back, start_of
 from headrace.doors.torch.processes import ProcessView
@@ -32,17 +32,15 @@ from headrace.doors.torch.side_effects import WithSideEffects
 from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
 from headrace.doors.torch.stealing import WorkStealing
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
+from headrace.doors.torch.words import WORDS
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
-from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import SnapshotRefused, WorkerStuck
-from headrace.tracebacks import shortened
+from headrace.tracebacks import shorten, users_line
 
 if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader
-
-WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
 
 _profiling = torch._C._autograd._profiler_enabled
 
@@ -103,7 +101,7 @@ class Iteration(_BaseDataLoaderIter):
         self._stealing: WorkStealing | None = None
         self._keeps_state = plan.keeps_state(loader)
         self._dataset_states: dict[str, Any] = dict(dataset_states or {})
-        self._lists = IndexLists()
+        self._lists = IndexLists(loader._index_sampler)
         self._engine = plan.build(loader, self._context, self._lists, epoch, loader._autosave)
         loader._took_over(self._engine)
         self._shut = False
@@ -169,7 +167,7 @@ class Iteration(_BaseDataLoaderIter):
         if not loader.num_workers or passed:
             self._open_datasets()
             if self._held and not loader.num_workers:
-                raise shortened(self._held.pop().take())
+                raise self._held.pop().take()
             while passed:
                 passed -= type(next(epoch)) is not Skipped
 
@@ -224,11 +222,18 @@ class Iteration(_BaseDataLoaderIter):
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def __next__(self) -> Any:
-        if _profiling():
-            with torch.autograd.profiler.record_function(self._profile_name):
+        try:
+            if _profiling():
+                with torch.autograd.profiler.record_function(self._profile_name):
+                    data = self._take()
+            else:
                 data = self._take()
-        else:
-            data = self._take()
+        except StopIteration:
+            raise
+        except BaseException as error:
+            # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
+            shorten(error)
+            raise
         progress, epoch = self._progress, self._epoch
         assert epoch is not None
         # (An interrupt is heard at calls only: these happen together or not at all.)
@@ -251,13 +256,13 @@ class Iteration(_BaseDataLoaderIter):
                 self._end()
                 raise
             except WorkerStuck as stuck:
+                WORDS.retell(stuck)
                 raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
             except Exception as error:
                 if self._must_redo(epoch, error):
                     continue
                 WORDS.retell(error)
-                # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
-                raise shortened(error)  # noqa: B904 - it is the same one
+                raise
             if len(self._engine_workers.restarts) != self._deaths:
                 self._warn_of_death()
             if self._num_workers and epoch.idle:
@@ -273,7 +278,7 @@ class Iteration(_BaseDataLoaderIter):
         if kind is Raised:
             if not held:
                 epoch.pass_over(stay=True)
-            raise shortened(data.take())
+            raise data.take()
         if kind is WithSideEffects:
             data = data.batch
         return self._finish(epoch, data) if self._needs_finish else data
@@ -292,7 +297,7 @@ class Iteration(_BaseDataLoaderIter):
                 self._warn_of_duplicates()
         if promised is not None and self._num_yielded >= promised:
             words = too_long(self._dataset, promised, self._num_yielded + 1, self._num_workers)
-            warnings.warn(words, UserWarning, stacklevel=4)
+            warnings.warn(words, UserWarning, stacklevel=users_line())
         if self.timer is not None and not self.timer.started:
             self.timer.start()
         if self._save is not None:
@@ -324,18 +329,11 @@ class Iteration(_BaseDataLoaderIter):
             f"are drawn in it from now on differ from a run without this{lost if self._keeps_state else ''}. "
             f"DataLoader(..., reproducible=True) has the same values in any case",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=users_line(),
         )
 
     def _warn_of_duplicates(self) -> None:
-        workers = self._context.count
-        warnings.warn(
-            f"the {workers} workers all read the same samples of {type(self._dataset).__qualname__}, so each sample "
-            f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
-            f"__iter__ by torch.utils.data.get_worker_info()",
-            UserWarning,
-            stacklevel=5,
-        )
+        warnings.warn(replicas(self._dataset, self._context.count), UserWarning, stacklevel=users_line())
 
     # --- ends and state -----------------------------------------------------------------------------------------------
 

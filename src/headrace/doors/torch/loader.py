@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from headrace.engine.autosave import Autosave
-from headrace.errors import BadOption, SnapshotRefused, meant, missing
+from headrace.errors import BadOption, SnapshotRefused, meant, missing, warn_once
 from headrace.loader import Loader, Stats
 
 try:
@@ -44,9 +44,12 @@ from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
 from headrace.doors.torch.progress import LoaderProgress
 from headrace.doors.torch.seeds import generator_state, set_generator_state
-from headrace.doors.torch.state import LoaderState, MapPlace, check, restore
+from headrace.doors.torch.state import LoaderState, MapPlace, StreamPlace, check, restore
 from headrace.doors.torch.stealing import StealingHistory
+from headrace.doors.torch.stream import behind_samples
+from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
+from headrace.tracebacks import short_errors, shorten
 
 T = TypeVar("T", covariant=True)
 TorchLoader = torch.utils.data.DataLoader
@@ -73,6 +76,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
     _saves_next_order = False
     """A state between epochs holds the global generator that the next order is drawn from."""
 
+    @short_errors
     def __init__(
         self,
         dataset: Dataset[T] | Iterable[T],
@@ -121,7 +125,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         self.autosave, self.every = autosave, every
         self.reproducible, self.stealing = reproducible, stealing
         self.shard, self.shuffle_window, self.world = shard, shuffle_window, world
-        _check_ours(self)
+        _check_ours(self, dataset)
         arguments, self._tuner = without_auto(arguments | newer)
         if shard is not None or shuffle_window is not None:
             arguments = _with_iterable(arguments)
@@ -151,6 +155,10 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         self._autosave = Autosave(path, every)
         if (saved := self._autosave.load()) is not None:
             self.load_state_dict(saved)
+
+    @short_errors
+    def __iter__(self) -> Any:
+        return super().__iter__()
 
     def _get_iterator(self) -> Any:
         if on_torchs_workers(self.dataset):
@@ -204,7 +212,11 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
-        self._resume = resume = check(state, plan.style(self)) if state else None
+        try:
+            self._resume = resume = check(state, plan.style(self)) if state else None
+        except SnapshotRefused as refused:
+            shorten(refused)
+            raise
         self._loaded = dict(state)
         self._once = None if resume is None else resume.start.get("once")
         self._progress = self._iterator = None
@@ -218,6 +230,13 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
                 resume.at = go_back(resume.at, state[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
         else:
             self._set_back(resume)
+        at = resume.at if self._resume is resume else None
+        inside = behind_samples(at.place) if isinstance(at, StreamPlace) else at is not None and at.batches > 0
+        if inside and not self.reproducible and (self.num_workers or resume.num_workers):
+            warn_once(
+                "random values drawn in workers are not part of a DataLoader's snapshot: after a resume they differ "
+                "from those of a run without a break; DataLoader(..., reproducible=True) makes them the same"
+            )
 
     def _is_over(self, batches: int) -> bool:
         """Whether so many batches are a whole epoch, though the trainer has not asked for one more."""
@@ -265,7 +284,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         """The engine's loader of the last iterator, or one like that of the next."""
         if on_torchs_workers(self.dataset):
             raise BadOption("a graph of torch's own pipes runs on torch's workers; use headrace.DataLoader2")
-        return self._engine or plan.build(self, plan.context_of(self, 0), IndexLists(), 0)
+        return self._engine or plan.build(self, plan.context_of(self, 0), IndexLists(self._index_sampler), 0)
 
     def _took_over(self, engine: Loader[Any]) -> None:
         """This engine's loader is that of the last iterator now."""
@@ -278,7 +297,12 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         return {**self.__dict__, **dict.fromkeys(("_progress", "_engine", "_earlier", "_autosave"))}
 
 
-def _check_ours(loader: DataLoader[Any]) -> None:
+def _check_ours(loader: DataLoader[Any], dataset: object) -> None:
+    if type(dataset) is Pipe:
+        raise BadOption(
+            "a Pipe is no dataset: it is run by headrace.Loader(pipe, workers=4), and its batches are made by "
+            "pipe.batch(32).collate()"
+        )
     for name in ("reproducible", "stealing"):
         if not isinstance(value := getattr(loader, name), bool):
             raise BadOption(f"{name} must be True or False, not {value!r}")

@@ -49,19 +49,20 @@ def collated(batch: Any, tensor: Callable[[Any], Any], rest: Callable[[Any], Any
     """A batch of usual samples, with what `tensor` makes of the arrays, and `rest` of parts that are not usual."""
     first: Any = batch[0] if isinstance(batch, _SEQUENCES) and batch else None
     kind = type(first)
-    try:
-        if kind is np.ndarray:
-            return tensor(stacked(batch, travels=True))
-        if kind in _PYTHONS or isinstance(first, _SCALARS):
-            return tensor(numbers(batch))
-    except LeaveToTorch:
-        return rest(batch)
+    if kind is np.ndarray or kind in _PYTHONS or isinstance(first, _SCALARS):
+        try:
+            return tensor(stacked(batch, travels=True) if kind is np.ndarray else numbers(batch))
+        except LeaveToTorch:
+            pass
+        return rest(batch)  # (Not in the handler: an error of torch's has nothing to do with ours.)
     if kind is str or kind is bytes:
         return batch
     if kind is dict:
         try:
             fields = {key: [sample[key] for sample in batch] for key in first}
         except (LookupError, TypeError):
+            fields = None
+        if fields is None:
             return rest(batch)
         return {key: collated(field, tensor, rest) for key, field in fields.items()}
     named = isinstance(first, tuple) and hasattr(first, "_fields")
@@ -69,6 +70,36 @@ def collated(batch: Any, tensor: Callable[[Any], Any], rest: Callable[[Any], Any
         columns = [collated(column, tensor, rest) for column in zip(*batch, strict=True)]
         return kind(*columns) if named else columns
     return rest(batch)
+
+
+def unlike(samples: Any, path: str = "") -> str:
+    """What keeps samples from being collated, in words: the first field that is None or not alike, if there is one."""
+    if not isinstance(samples, _SEQUENCES) or not samples:
+        return ""
+    first, where = samples[0], f"field {path} of " if path else ""
+    shape = getattr(first, "shape", None)
+    for number, sample in enumerate(samples):
+        if sample is None:
+            return f"{where}sample {number} of the batch is None"
+        if type(sample) is not type(first):
+            if not all(isinstance(one, int | float | np.number) for one in (first, sample)):
+                return f"{where}sample 0 is of type {type(first).__name__}, of sample {number} {type(sample).__name__}"
+        elif shape is not None and sample.shape != shape:
+            return f"{where}sample 0 has shape {tuple(shape)}, of sample {number} {tuple(sample.shape)}"
+    if isinstance(first, dict):
+        for number, sample in enumerate(samples):
+            if differing := first.keys() ^ sample.keys():
+                key = min(differing, key=repr)
+                return f"{where}sample {number if key in first else 0} of the batch has no {key!r}"
+        inside = ((f"{path}[{key!r}]", [sample[key] for sample in samples]) for key in first)
+    elif isinstance(first, _SEQUENCES):
+        for number, sample in enumerate(samples):
+            if len(sample) != len(first):
+                return f"{where}sample 0 has {len(first)} parts, sample {number} has {len(sample)}"
+        inside = ((f"{path}[{i}]", list(column)) for i, column in enumerate(zip(*samples, strict=True)))
+    else:
+        return ""
+    return next(filter(None, (unlike(column, inner) for inner, column in inside)), "")
 
 
 def _refuse(batch: object) -> Any:

@@ -15,6 +15,7 @@ from torch.utils.data.dataloader import _DatasetKind
 from headrace.doors.torch.collate import shorter
 from headrace.doors.torch.context import WorkerContext, WorkerSetup
 from headrace.doors.torch.fetch import Fetch
+from headrace.doors.torch.indices import ListedIndices
 from headrace.doors.torch.orders import KNOWN
 from headrace.doors.torch.shard import Batched, DealBatches, DealSamples, ShuffleStrand
 from headrace.doors.torch.stream import Stream, stateful
@@ -24,7 +25,7 @@ from headrace.ops.shape.batch import Batch
 from headrace.ops.shape.collate import Collate
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
-from headrace.sources.listed import ItemsByEpoch, ListedItems
+from headrace.sources.listed import ItemsByEpoch
 
 if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader
@@ -127,7 +128,7 @@ def pipe(loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch)
     if not is_iterable(loader):
         return Pipe(
             Fetch(context.dataset, context.collate_fn, loader._auto_collation, keeps_state(loader)),
-            Pipe(ListedItems(items)),
+            Pipe(ListedIndices(items)),
         )
     size, drop_last, window, keyed = loader.batch_size, loader.drop_last, loader.shuffle_window, loader.reproducible
     if loader.shard is None and window is None:

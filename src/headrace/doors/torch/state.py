@@ -96,7 +96,7 @@ def check(state: Any, style: str) -> LoaderState:
     names = ("num_workers", "base_seed", "epoch", "start", "at")
     missing = [name for name in ("version", "style", *names) if name not in state]
     if missing:
-        raise SnapshotRefused(f"this is not a DataLoader's whole state: {', '.join(map(repr, missing))} is missing")
+        raise SnapshotRefused(f"this is not a DataLoader's whole state: it has no {', '.join(map(repr, missing))}")
     if state["version"] != VERSION:
         raise SnapshotRefused(f"state version {state['version']!r} is not known; this headrace reads version {VERSION}")
     if state["style"] != style:

@@ -21,6 +21,7 @@ from headrace.doors.torch.context import WorkerContext
 from headrace.doors.torch.fetch import Skipped
 from headrace.doors.torch.numpy_collate import is_default_collate
 from headrace.doors.torch.workers import EmulatedWorker
+from headrace.engine.feeds.place import chain
 from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
 from headrace.engine.wire import codec
@@ -126,7 +127,8 @@ class _Strand(Iterator[Any]):
     def _next_item(self) -> Any:
         with nullcontext() if self._worker is None else self._worker.at_work():
             number = max(0, self._items - self._op.marks_start)
-            if self._op.keyed and (number or not self._items):
+            # (Once for the mark at the start and the first batch, unless the strand resumes between the two.)
+            if self._op.keyed and (number or self._samples is None):
                 seed_globals(key(self._here.seed, "batch", number))
             try:
                 item = self._read()
@@ -281,6 +283,21 @@ def next_epoch(place: RunPlace) -> RunPlace | None:
         return None
     kept = [note and {**note, "at": 0, "samples": 0, "ended": False, "epoch over": True} for note in notes]
     return RunPlace(InStrands(0, tuple(Strand(state=[0, 0, note, 0, []]) for note in kept)))
+
+
+def behind_samples(place: RunPlace | None) -> bool:
+    """Whether a dataset goes on from a state that it had behind some samples, which are not read again."""
+    if place is None or place.place is None:
+        return False
+    strands = [strand for at in chain(place.place) if isinstance(at, InStrands) for strand in at.strands]
+    states = [strand.state for strand in strands]
+    while states:
+        if (state := states.pop()) is not None:
+            _, _, note, _, below = state
+            if isinstance(note, dict) and note.get("samples"):
+                return True
+            states += below or ()
+    return False
 
 
 def stateful(thing: Any) -> bool:

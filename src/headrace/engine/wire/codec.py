@@ -48,7 +48,7 @@ def pack(sample: object) -> tuple[bytes, list[Any]]:
         except Exception:
             raise NotPicklable(
                 f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; {CURE}"
-            ) from refused
+            ) from None
 
 
 _REFUSED = (pickle.PicklingError, AttributeError, TypeError)

@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Failed
-from headrace.tracebacks import Call, calls, full, put_back, shortened
+from headrace.tracebacks import Call, calls, full, put_back, shorten
 
 ErrorParts = tuple[type[BaseException], tuple[Any, ...], dict[str, Any], list[bytes] | None]
 """Class, arguments, fields, and the packed members of an exception group."""
@@ -36,7 +36,10 @@ class RemoteTraceback(Exception):
 def failed(error: BaseException) -> Failed:
     """An error, with what led to it and the calls that it went through, as it travels."""
     led = error if full() else error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    text = "" if led is None else "".join(traceback.format_exception(shortened(led)))
+    text = ""
+    if led is not None:
+        shorten(led)
+        text = "".join(traceback.format_exception(led))
     return Failed(pack_error(error), text, calls(error))
 
 

@@ -84,8 +84,9 @@ def _named(program: Program, refused: Exception, reducers: Reducers) -> NotPickl
     """Which op, and which attribute of what it holds, does not go."""
     for node in program.pipe.nodes():
         if _refusal(node.op, reducers) is not None:
-            thing, path = _blame(node.op, node.op.name(), reducers)
-            where = f"{path} ({type(thing).__name__})"
+            thing, path = _blame(node.op, "", reducers)
+            part = f"{path.lstrip('. ')} ({type(thing).__name__}) in " if path else ""
+            where = f"{part}{node.op.describe()}"
             cure = CURE
             if isinstance(thing, Iterator) and not isinstance(thing, io.IOBase):
                 cure = "give the function that makes it, not what it returned"

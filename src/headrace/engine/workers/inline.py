@@ -33,7 +33,7 @@ class InlineWorkers(Workers):
 
     def open(self, program: Program) -> None:
         self.program = program
-        self._task = Task(program, "the consumer itself", packed=False, inline=True)
+        self._task = Task(program, "", packed=False, inline=True)
         streamed = program.stages[0].feed == "strand"
         self._borrowed = BorrowedGlobals(goes_on=streamed)  # the executor seeds before every other ticket
         # A stream is read a little ahead anyway. Doing a few small batches of it together lends the caller's generators

@@ -37,8 +37,9 @@ Load = Callable[[Any], list[Any]]
 class Task:
     """Runs the tickets of one program, one after the other.
 
-    `packed` says that payloads have travelled: states of streams and listed items are bytes, there and back. `inline`:
-    this is the caller's own thread, where Ctrl-C may come at any moment and must go up at once.
+    `where` says in which worker that is; it is empty in the caller's own thread. `packed` says that payloads have
+    travelled: states of streams and listed items are bytes, there and back. `inline`: this is the caller's own thread,
+    where Ctrl-C may come at any moment and must go up at once.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Task:
             at = "while its results were being packed"
         else:
             at = self.executor.where()
-        note = f"headrace: {at}, in {self._where}"
+        note = f"headrace: {at}, in {self._where}" if self._where else f"headrace: {at}"
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
         hint_at_limit(error)

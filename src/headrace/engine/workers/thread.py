@@ -9,7 +9,6 @@ import queue
 import sys
 import threading
 import time
-import traceback
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
@@ -19,6 +18,7 @@ from headrace.engine.workers.inline import answer
 from headrace.engine.workers.protocol import Busy, Workers
 from headrace.engine.workers.task import Task
 from headrace.errors import Closed
+from headrace.tracebacks import short_stack
 
 
 class ThreadWorkers(Workers):
@@ -105,7 +105,7 @@ class ThreadWorkers(Workers):
     def stack(self, number: int) -> str:
         ident, *_ = self._now.get(number, (0,))
         frame = sys._current_frames().get(ident)
-        return "the thread has gone on" if frame is None else "".join(traceback.format_stack(frame))
+        return "the thread has gone on" if frame is None else short_stack(frame)
 
     def running(self) -> int:
         return self._running

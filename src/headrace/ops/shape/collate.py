@@ -230,7 +230,7 @@ def _same_keys(samples: list[Any], path: str) -> None:
             raise KeyError(
                 f"cannot collate{where(path)}: sample {poorer[0]} of the batch has no key {lacking!r}, but "
                 f"{', '.join(map(repr, poorer[1])) or 'none'}; give all samples the same keys in a map() before"
-            )
+            ) from None
 
 
 def _same_length(samples: list[Any], path: str) -> None:
@@ -239,4 +239,4 @@ def _same_length(samples: list[Any], path: str) -> None:
         if len(sample) != size:
             raise ValueError(
                 f"cannot collate{where(path)}: sample 0 of the batch has {size} fields, sample {i} has {len(sample)}"
-            )
+            ) from None

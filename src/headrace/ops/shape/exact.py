@@ -12,6 +12,7 @@ from headrace.ops.shape import alike
 
 LAST = 2**53
 """Up to here a float64 holds every whole number."""
+CONVERT = "convert the field in a .map() before, or give .collate(fn) a function of your own"
 
 
 def numbers(samples: list[Any], path: str) -> Any:
@@ -112,7 +113,4 @@ def _refuse_other(np: ModuleType, samples: list[Any], path: str) -> None:
 
 
 def _refuse(path: str, number: int, value: object, why: str) -> NoReturn:
-    raise ValueError(
-        f"cannot collate{alike.where(path)}: sample {number} of the batch is {value} {why}; "
-        "convert the field in a .map() before, or give .collate(fn) a function of your own"
-    )
+    raise ValueError(f"cannot collate{alike.where(path)}: sample {number} of the batch is {value} {why}; {CONVERT}")

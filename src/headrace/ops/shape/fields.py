@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Each
+from headrace.tracebacks import users_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Slice(Each[Any, Any]):
             warnings.warn(
                 "A list of indices was passed as well as a stop or step for the slice, "
                 "these arguments can't be used together so only the indices list will be used.",
-                stacklevel=4,
+                stacklevel=users_line(),
             )
 
     def apply(self, sample: object) -> Any:

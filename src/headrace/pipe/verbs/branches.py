@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import BadOption
 from headrace.pipe.verbs.growing import Verbs, function, grow, length_of
+from headrace.tracebacks import users_line
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -52,7 +53,7 @@ class BranchVerbs(Verbs):
             warnings.warn(
                 "The operation of `round_robin_demux` with `num_instances=1` is an no-op and returns the provided "
                 "`datapipe` in a list directly",
-                stacklevel=2,
+                stacklevel=users_line(),
             )
             return [cast("Pipe[Any]", self)]
         _buffer(buffer_size, "round_robin_demux")
@@ -162,5 +163,6 @@ def _buffer(size: int, verb: str) -> None:
         raise BadOption(f"`buffer_size` of {verb} must be larger than 0, or -1 for no limit")
     if size < 0:
         warnings.warn(
-            f"Unlimited buffer size is set for `{verb}`, please be aware of OOM at random places", stacklevel=3
+            f"Unlimited buffer size is set for `{verb}`, please be aware of OOM at random places",
+            stacklevel=users_line(),
         )

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from headrace.errors import meant
-from headrace.tracebacks import shortened
+from headrace.tracebacks import short_errors, shorten
 
 FOREIGN_VERBS = {
     "apply": "map(fn)",
@@ -47,15 +47,21 @@ class HelpfulType(type):
 
     if not TYPE_CHECKING:
 
+        @short_errors
         def __getattr__(cls, name: str) -> NoReturn:
-            raise AttributeError(f"{cls.__name__} has no verb {name!r}{unknown_verb(cls, name)}")
+            raise unknown_verb(cls, name, cls.__name__)
 
 
-def unknown_verb(kind: type, name: str) -> str:
-    """The end of a message about a verb that is not there."""
-    if name.startswith("_"):
-        return ""
-    return _instead(name, FOREIGN_VERBS) or meant(name, [verb for verb in dir(kind) if not verb.startswith("_")])
+def unknown_verb(kind: type, name: str, owner: str) -> AttributeError:
+    """What to raise about a verb that is not there.
+
+    It has no `obj`: of that Python would look for a name that was meant, and say it a second time.
+    """
+    hint = ""
+    if not name.startswith("_"):
+        known = [verb for verb in dir(kind) if not verb.startswith("_")]
+        hint = _instead(name, FOREIGN_VERBS) or meant(name, known)
+    return AttributeError(f"{owner} has no verb {name!r}{hint}", name=name, obj=None)
 
 
 def _instead(word: str, table: dict[str, str]) -> str:
@@ -85,9 +91,12 @@ def helpful(verb: Callable[P, R]) -> Callable[P, R]:
         except Exception as error:
             entered = error.__traceback__ is None or error.__traceback__.tb_next is not None
             if isinstance(error, TypeError) and not entered:
-                said = re.sub(r"^\w+\.(?=\w+\(\))", "", str(error))  # not the class that happens to hold the verb
-                raise TypeError(f"{said}{_hint(verb, said)}") from None
-            raise shortened(error)  # noqa: B904 - it is the same one
+                # Not the class that happens to hold the verb, nor what keeps its name apart from one of Python's.
+                said = re.sub(r"^(?:\w+\.)?(\w+?)_?(?=\(\))", r"\1", str(error))
+                said = re.sub(r"\. Did you mean .*$", "", said)  # (Python 3.13 and later guess a name too.)
+                error.args = (f"{said}{_hint(verb, said)}",)
+            shorten(error)
+            raise
 
     return called
 

@@ -28,6 +28,10 @@ from headrace.tables.table import Table
 
 SHOWN = 8
 """Rows that are looked at to refuse a column before anything runs."""
+LONGEST = 60
+"""Characters of a type in a refusal."""
+NAMED = 3
+"""Columns that a refusal names, of those that are refused for the same reason."""
 
 
 def deliver(table: Table, form: str) -> Any:
@@ -63,12 +67,23 @@ def check_form(form: str, verb: str) -> None:
         raise BadOption(f"{verb}(as_=) is one of {', '.join(map(repr, _DELIVER))}, not {form!r}")
 
 
+class ColumnRefused(BadPipe):
+    """A column that a form cannot hold."""
+
+    column = ""
+    """Its name and type."""
+    hint = ""
+
+
 def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:
-    if not hint:
-        hint = (
-            f"leave it out with select(), or make numbers of it with map(fn, batched=True) before batch(as_={form!r})"
-        )
-    raise BadPipe(f"column {name!r} is {described(column)}: {form} cannot hold that; {hint}")
+    hint = (
+        hint or f"leave out with select(), or turn into numbers with map(fn, batched=True) before batch(as_={form!r})"
+    )
+    kind = described(column)
+    kind = kind if len(kind) <= LONGEST else f"{kind[:LONGEST]}..."
+    refused = ColumnRefused(f"column {name!r} is {kind}: {form} cannot hold that; {hint}")
+    refused.column, refused.hint = f"{name!r} ({kind})", hint
+    raise refused
 
 
 def described(column: Column) -> str:
@@ -117,14 +132,22 @@ def _writable(values: NDArray[Any]) -> NDArray[Any]:
 
 def check_torch(columns: Mapping[str, Column]) -> None:
     """Refuse all that torch cannot hold before anything runs; torch is not imported for it."""
-    refused = []
+    alike: dict[str, list[ColumnRefused]] = {}
     for name, column in columns.items():
         try:
             _tensor(name, column.slice(0, SHOWN), lambda values: values)
-        except BadPipe as error:
-            refused.append(str(error))
+        except ColumnRefused as error:
+            alike.setdefault(error.hint.replace(repr(name), ""), []).append(error)
+    refused = [error for group in alike.values() for error in group]
+    if len(refused) == 1:
+        raise refused[0]
     if refused:
-        raise BadPipe("; also ".join(refused))
+        told = [f"torch cannot hold {len(refused)} of these {len(columns)} columns:"]
+        for first, *others in alike.values():
+            listed = ", ".join(error.column for error in (first, *others[: NAMED - 1]))
+            more = f" and {len(others) + 1 - NAMED} more" if len(others) >= NAMED else ""
+            told.append(f"  {listed}{more}: {first.hint}")
+        raise BadPipe("\n".join(told))
 
 
 _FILL = "fill them in before: map(lambda c: {{**c, {name!r}: c[{name!r}].filled(0)}}, batched=True)"

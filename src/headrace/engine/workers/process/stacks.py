@@ -10,13 +10,14 @@ import signal
 import time
 
 from headrace.engine.wire.packets import readable
+from headrace.tracebacks import short_dump
 
 DEADLINE = 0.5
 STEP = 0.005
 
 
 def stack_of(pidfd: int, dump: int) -> str:
-    """The Python stack of the process behind `pidfd`, which writes it to the file `dump`."""
+    """The user's part of the Python stack of the process behind `pidfd`, which writes it to the file `dump`."""
     before = os.fstat(dump).st_size
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, signal.SIGUSR2)
@@ -31,4 +32,8 @@ def stack_of(pidfd: int, dump: int) -> str:
             break
         size = now
     text = os.pread(dump, size - before, before).decode(errors="replace")
-    return text or "no answer: the process does not handle signals (it may be in uninterruptible sleep)"
+    return (
+        short_dump(text)
+        if text
+        else "no answer: the process does not handle signals (it may be in uninterruptible sleep)"
+    )
