@@ -215,15 +215,15 @@ def troubled(case: Case, pipe: Pipe[Any], world: World, folder: Path) -> tuple[l
 
 
 def on_a_full_disk(case: Case, pipe: Pipe[Any], folder: Path, options: dict[str, Any]) -> tuple[list[list[str]], Any]:
-    write, path, calls = autosave._write, folder / "saved.json", iter(range(10**6))
+    write, path, calls = autosave.atomic_write, folder / "saved.json", iter(range(10**6))
 
-    def sometimes(*given: Any) -> int:
+    def sometimes(*given: Any, **how: Any) -> Any:
         if next(calls) % 7 > case.at % 7:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(*given)
+        return write(*given, **how)
 
     with (
-        mock.patch.object(autosave, "_write", sometimes),
+        mock.patch.object(autosave, "atomic_write", sometimes),
         Loader(pipe, seed=3, autosave=path, every=2, **options) as loader,
     ):
         got = read(iter(loader), case.steps, None)

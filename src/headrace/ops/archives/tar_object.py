@@ -44,7 +44,7 @@ def open_tar(file: Any, path: str, limit: int) -> tarfile.TarFile:
     try:
         return tarfile.open(path, "r:", content, tarinfo=CheckedHeader)
     except tarfile.TarError as error:
-        raise tarfile.ReadError(_damaged(path, str(error))) from error
+        raise tarfile.ReadError(_damaged(path, f"byte 0: {error}")) from error
 
 
 def _damaged(path: str, what: str) -> str:
