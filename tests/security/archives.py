@@ -258,17 +258,37 @@ def zip_cases() -> list[Case]:
     ten = "[s.read(10) for _, s in opened(path).load_from_zip()]"
     return [
         Case("zip", "deflate", "a member of 2 GB", large, read, "a.bin.*max_bytes"),
-        Case("zip", "deflate", "a member of 2 GB (passing)", large, "passing(path).load_from_zip()", "a.bin.*max_bytes"),
+        Case(
+            "zip", "deflate", "a member of 2 GB (passing)", large, "passing(path).load_from_zip()", "a.bin.*max_bytes"
+        ),
         Case("zip", "bzip2", "a member of 3 GB in 3 kB", small, read, "a.bin.*max_bytes"),
         Case("zip", "bzip2", "ten bytes of a member of 3 GB", small, ten, gives=["\0" * 10]),
-        Case("zip", "lzma", "a codec that is not read", file("evil.zip", lambda: zipped(LZMA)), read, "method 14.*pack it"),
-        Case("zip", "plain", "a directory of 4 GB", file("evil.zip", lambda: with_directory_of(2**32 - 1)), read),
-        Case("zip", "plain", "a name with ..", file("evil.zip", lambda: zipped(0, name="../../a")), read, "outside of the arch"),
         Case(
-            "zip", "gzip", "3 GB in a stream that cannot seek", file("evil.zip.gz", lambda: packed("gzip", 3 * GIGABYTE)),
-            "passing(path).decompress('gzip').load_from_zip()", "max_bytes",
+            "zip",
+            "lzma",
+            "a codec that is not read",
+            file("evil.zip", lambda: zipped(LZMA)),
+            read,
+            "method 14.*pack it",
         ),
-    ]  # fmt: skip
+        Case("zip", "plain", "a directory of 4 GB", file("evil.zip", lambda: with_directory_of(2**32 - 1)), read),
+        Case(
+            "zip",
+            "plain",
+            "a name with ..",
+            file("evil.zip", lambda: zipped(0, name="../../a")),
+            read,
+            "outside of the arch",
+        ),
+        Case(
+            "zip",
+            "gzip",
+            "3 GB in a stream that cannot seek",
+            file("evil.zip.gz", lambda: packed("gzip", 3 * GIGABYTE)),
+            "passing(path).decompress('gzip').load_from_zip()",
+            "max_bytes",
+        ),
+    ]
 
 
 # --- rar --------------------------------------------------------------------------------------------------------------

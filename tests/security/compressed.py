@@ -65,11 +65,39 @@ def _cases(codec: str) -> list[Case]:
     zeros = file(name, lambda: packed(codec, 3 * GIGABYTE))
     found = [Case("content", codec, f"3 GB of zeros {how}", zeros, read, "max_bytes") for how, read in ZEROS.items()]
     found += [
-        Case("content", codec, "ten bytes of 3 GB", zeros, "[s.read(10) for _, s in opened(path).decompress()]", gives=["\0" * 10]),
-        Case("content", codec, "cut off", file(name, lambda: packed(codec, b"content")[:-5]), ZEROS["read whole"], "cut off"),
-        Case("content", codec, "damaged", file(name, lambda: packed(codec, b"content")[:-6] + b"abcdef"), ZEROS["read whole"], "damaged"),
-        Case("content", codec, "more after its end", file(name, lambda: packed(codec, b"content") + b"abc"), ZEROS["read whole"], "damaged|cut off"),
-    ]  # fmt: skip
+        Case(
+            "content",
+            codec,
+            "ten bytes of 3 GB",
+            zeros,
+            "[s.read(10) for _, s in opened(path).decompress()]",
+            gives=["\0" * 10],
+        ),
+        Case(
+            "content",
+            codec,
+            "cut off",
+            file(name, lambda: packed(codec, b"content")[:-5]),
+            ZEROS["read whole"],
+            "cut off",
+        ),
+        Case(
+            "content",
+            codec,
+            "damaged",
+            file(name, lambda: packed(codec, b"content")[:-6] + b"abcdef"),
+            ZEROS["read whole"],
+            "damaged",
+        ),
+        Case(
+            "content",
+            codec,
+            "more after its end",
+            file(name, lambda: packed(codec, b"content") + b"abc"),
+            ZEROS["read whole"],
+            "damaged|cut off",
+        ),
+    ]
     found += [
         Case(
             "tfrecord",

@@ -86,8 +86,13 @@ IMAGES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "webp": ("evil.webp", lambda: patched(small("WEBP"), b"\x9d\x01\x2a\x10\0\x10\0", b"\x9d\x01\x2a\xff\x3f\xff\x3f")),
     "png under another name": ("evil.jpg", lambda: png(SIDE, SIDE, 100)),
 }
-FORMS = {"": "opened(path).decode()", ", as float": "opened(path).decode(images='rgb')", ", grey": "opened(path).decode(images='l8')",
-         ", for Pillow": "opened(path).decode(images='pil')", ", in a size": "opened(path).decode(size=224)"}  # fmt: skip
+FORMS = {
+    "": "opened(path).decode()",
+    ", as float": "opened(path).decode(images='rgb')",
+    ", grey": "opened(path).decode(images='l8')",
+    ", for Pillow": "opened(path).decode(images='pil')",
+    ", in a size": "opened(path).decode(size=224)",
+}
 
 
 def image_cases() -> list[Case]:
@@ -99,12 +104,49 @@ def image_cases() -> list[Case]:
     ]
     height, width = LARGEST
     found += [
-        Case("jpeg", "plain", "as large as it may be, and cut off", file("evil.jpg", lambda: jpeg(width, height)), FORMS[""], "cut off", most=JPEG_MOST),
-        Case("jpeg", "plain", "too large as float", file("evil.jpg", lambda: jpeg(5000, 5000)), FORMS[", as float"], "max_bytes", most=JPEG_MOST),
-        Case("progressive jpeg", "plain", "as large as it may be", file("evil.jpg", whole_progressive), "[str(p.shape) for _, p in opened(path).decode()]", gives=[f"({height}, {width}, 3)"]),
-        Case("png", "plain", "as large as it may be", file("evil.png", lambda: png(width, height, height)), "[str(p.shape) for _, p in opened(path).decode()]", gives=[f"({height}, {width}, 3)"]),
-        Case("png", "plain", "as large as it may be, with more rows than it says", file("evil.png", lambda: png(width, 100, 3 * height, 2)), "[str(p.shape) for _, p in opened(path).decode()]", gives=[f"(100, {width}, 3)"]),
-    ]  # fmt: skip
+        Case(
+            "jpeg",
+            "plain",
+            "as large as it may be, and cut off",
+            file("evil.jpg", lambda: jpeg(width, height)),
+            FORMS[""],
+            "cut off",
+            most=JPEG_MOST,
+        ),
+        Case(
+            "jpeg",
+            "plain",
+            "too large as float",
+            file("evil.jpg", lambda: jpeg(5000, 5000)),
+            FORMS[", as float"],
+            "max_bytes",
+            most=JPEG_MOST,
+        ),
+        Case(
+            "progressive jpeg",
+            "plain",
+            "as large as it may be",
+            file("evil.jpg", whole_progressive),
+            "[str(p.shape) for _, p in opened(path).decode()]",
+            gives=[f"({height}, {width}, 3)"],
+        ),
+        Case(
+            "png",
+            "plain",
+            "as large as it may be",
+            file("evil.png", lambda: png(width, height, height)),
+            "[str(p.shape) for _, p in opened(path).decode()]",
+            gives=[f"({height}, {width}, 3)"],
+        ),
+        Case(
+            "png",
+            "plain",
+            "as large as it may be, with more rows than it says",
+            file("evil.png", lambda: png(width, 100, 3 * height, 2)),
+            "[str(p.shape) for _, p in opened(path).decode()]",
+            gives=[f"(100, {width}, 3)"],
+        ),
+    ]
     return found
 
 
