@@ -77,7 +77,7 @@ class Loader(Generic[T]):
         recycle_memory: int | None = None,
         window: int | None = None,
         stretch: bool = True,
-        stealing: bool = True,
+        pinned: bool = False,
         randomness: Literal["keyed", "carried"] = "keyed",
         ends: Literal["short", "pad", "repeat", "drop"] = "short",
         sharding: Literal["static", "dynamic"] = "static",

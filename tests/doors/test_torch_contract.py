@@ -28,7 +28,7 @@ from tests.depth import across, depth
 from tests.doors import torch_datasets as data
 
 OURS = {
-    "reproducible": False, "stealing": True, "shard": None, "shuffle_window": None, "world": None, "autosave": None,
+    "reproducible": False, "shard": None, "shuffle_window": None, "world": None, "autosave": None,
     "every": 1000,
 }  # fmt: skip
 

@@ -62,32 +62,3 @@ def test_an_iterator_that_was_replaced_does_not_say_where_the_loader_stands() ->
         samples = iter(loader)
         list(samples)
         assert loader.state_dict()["epoch"] == 2
-
-
-def fails_at_three(x: int) -> int:
-    if x == 3:
-        raise LookupError(x)
-    return x
-
-
-@pytest.mark.parametrize("kind", ["inline", "thread1", "fork2"])
-@pytest.mark.parametrize("at", range(6))
-def test_what_is_made_once_more_comes_again_be_it_a_batch_or_an_error(kind: str, at: int) -> None:
-    got: list[Any] = []
-    with Loader(Pipe.listed(range(6)).map(fails_at_three), **KINDS[kind]) as loader:
-        epoch = iter(loader)
-        again = {at}
-        while True:
-            try:
-                made: Any = epoch.take()
-            except StopIteration:
-                break
-            except LookupError as error:
-                made = type(error)
-            if len(got) in again:
-                again.clear()
-                epoch.redo()
-                continue
-            epoch.received = epoch.handed
-            got.append(made)
-    assert got == [0, 1, 2, LookupError, 4, 5]

@@ -255,19 +255,6 @@ class Epoch(Iterator[T], Generic[T]):
         else:
             self.received = self.handed
 
-    def redo(self) -> None:
-        """What `take()` has given out, or raised, is no batch: make it, and all behind it, once more, on these workers.
-
-        Of listed items the list is opened again, at this one.
-        """
-        at = self._run.place_at(self._run.ticket, None)
-        if self.handed != self.received:
-            self.pass_over(stay=True)
-        last = self._last
-        self._run.abandon()
-        self._build(at)
-        self._last = last  # (Between the two may be errors: they are not raised again, and not passed yet.)
-
     @property
     def workers(self) -> Workers | None:
         """Who runs it; None at its end."""

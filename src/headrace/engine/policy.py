@@ -76,9 +76,9 @@ class Policy:
     window: int | None = None
     """Tickets issued but not delivered; None: 8 per worker, as far as `memory` allows."""
     stretch: bool = True
-    """While tickets are short, `prefetch` is STRETCH times as large, and the window large enough for that."""
-    stealing: bool = True
-    """Any worker may take any ticket; False: ticket k belongs to worker k mod workers."""
+    """While tickets are short or pinned, `prefetch` is STRETCH times as large, and the window large enough for that."""
+    pinned: bool = False
+    """Ticket k belongs to worker k mod workers; False: any worker may take any ticket."""
     randomness: Literal["keyed", "carried"] = "keyed"
     """Global generators: seeded before each ticket, or only once per worker."""
 

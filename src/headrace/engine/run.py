@@ -19,7 +19,7 @@ from headrace.engine.feeds.block import AssembledReply, Block
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
 from headrace.engine.places import RunPlace
-from headrace.engine.policy import STRETCH, Budget, Policy, too_many
+from headrace.engine.policy import Budget, Policy, too_many
 from headrace.engine.program import Program
 from headrace.engine.split_retry import SplitRetry
 from headrace.engine.wire import codec
@@ -226,7 +226,7 @@ class Run:
                     self._expect[stage] += 1
                     self._ready.append(AssembledReply(ticket, self.program.last.group is not None))
                     continue
-                if not self.policy.stealing and ticket.pin is None:
+                if self.policy.pinned and ticket.pin is None:
                     ticket.pin = ticket.order
                 if not self.workers.submit(ticket):
                     self._pending[stage] = ticket
@@ -254,13 +254,11 @@ class Run:
         policy = self.policy
         if not policy.workers:
             return STREAMED if self._streamed else 1
-        wanted = policy.window or 8 * policy.workers
-        if self.workers.rest:
-            wanted = max(wanted, policy.workers * policy.prefetch * STRETCH)
-        arena = self._arena
-        if arena.largest:
-            wanted = min(wanted, max(arena.budget // arena.largest, policy.workers + 1))
-        return wanted
+        wanted, deeper = policy.window or 8 * policy.workers, self.workers.ahead
+        if not (largest := self._arena.largest):
+            return max(wanted, deeper)
+        affordable = self._arena.budget // largest
+        return min(max(wanted, min(deeper, affordable // 2)), max(affordable, policy.workers + 1))
 
     def _close(self, stage: int) -> None:
         """If every ticket of a stage is answered, let the next stage form its last, incomplete group."""

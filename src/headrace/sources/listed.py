@@ -8,20 +8,13 @@ delivered; a resumed run asks for the items of that epoch again, from that numbe
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Here, Source, place
 from headrace.sources.memory import known_length
 
 T = TypeVar("T")
-
-
-class Pinned(NamedTuple):
-    """An item that only one worker may work on: number `worker` modulo the number of workers."""
-
-    item: Any
-    worker: int
 
 
 @runtime_checkable

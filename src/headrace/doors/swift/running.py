@@ -95,7 +95,8 @@ class Running:
             worker_init=maker.enter,
             restarts=RESTARTS,
             # A worker reads its own arc and nothing else, so that neighbours in a file are read by one process.
-            stealing=False,
+            pinned=True,
+            stretch=False,
             # The workers seed the global generators themselves, by epoch and batch.
             randomness="carried",
         )

@@ -31,8 +31,6 @@ class WorkerContext:
     """Only worker 0 reads the dataset, and reads all of it."""
     dataset_states: Mapping[str, Any] | None = None
     """The state that the map-style dataset of each worker, by number, goes on from."""
-    stealing: bool = False
-    """A worker may make a batch of another one, as long as that makes no difference (see `side_effects`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,10 +58,6 @@ class WorkerSetup:
             context.init_fn(number)
         if context.dataset_states is not None and str(number) in context.dataset_states:
             context.dataset.load_state_dict(context.dataset_states[str(number)])
-        if context.stealing:
-            from headrace.doors.torch.side_effects import SideEffectCheck
-
-            SideEffectCheck.now = SideEffectCheck(context, number)
 
 
 def seed_others(base: int, worker: int) -> None:

@@ -1,10 +1,9 @@
 """Fetch: the samples of one batch of indices from a map-style dataset, collated.
 
-A ticket is `(first, index, packed, pinned)`:
+A ticket is `(first, index, packed)`:
 
     first    the number of the batch's first sample in the epoch, which `headrace.rng()` is keyed by
     index    what the batch sampler gave (or, without batches, the sampler); with `packed`, its numbers as bytes
-    pinned   the ticket goes to the worker that torch would give it to (see `side_effects`)
 
 An error gains a note that names the index.
 """
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headrace.doors.torch.numpy_collate import default_collate, unlike
-from headrace.doors.torch.side_effects import SideEffectCheck
 from headrace.op import Each, place
 
 SHOWN = 8
@@ -58,11 +56,9 @@ class Fetch(Each[Any, Any]):
     def apply(self, sample: Any) -> Any:
         if sample is SKIP:
             return Skipped()
-        first, index, packed, pinned = sample
+        first, index, packed = sample
         if packed:
             index = numbers(index)
-        if (check := SideEffectCheck.now) is not None:
-            return check.make(self._batch, first, index, pinned)
         batch = self._batch(first, index)
         return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
 

@@ -21,7 +21,7 @@ from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
 from headrace.doors.torch.state import UNCOUNTED, LoaderPlace, MapPlace, StreamPlace
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
-from headrace.sources.listed import ListedItems, Pinned
+from headrace.sources.listed import ListedItems
 
 if TYPE_CHECKING:
     from headrace.doors.torch.loader import DataLoader
@@ -41,7 +41,7 @@ class _Drawn(NamedTuple):
 
 
 class Indices(Iterator[Any]):
-    """Tickets `(first, index, packed, pinned)` of one epoch (see `fetch`)."""
+    """Tickets `(first, index, packed)` of one epoch (see `fetch`)."""
 
     def __init__(self, index_sampler: Any, iterator: Any, batched: bool, keep: int) -> None:
         self._iterator = iterator
@@ -62,8 +62,6 @@ class Indices(Iterator[Any]):
         """The last batches."""
         self.given = 0
         """How many are given out; when this is set back they are given out once more."""
-        self.pinned = False
-        """Each goes to the worker that torch would give it to."""
 
     def __next__(self) -> Any:
         number = self.given
@@ -71,12 +69,9 @@ class Indices(Iterator[Any]):
             self._draw()
         given = self._drawn[number - self._drawn[-1].number].batch
         self.given = number + 1
-        if type(given) is not tuple:
-            if given is SKIP:
-                return SKIP
+        if isinstance(given, Exception):
             raise given
-        item = (*given, self.pinned)
-        return Pinned(item, number) if self.pinned else item
+        return given
 
     def forget(self, error: Exception) -> None:
         """The error of a sampler has reached the caller. Its frames hold the iterator, which must be able to end."""

@@ -28,9 +28,7 @@ from headrace.doors.torch.indices import IndexLists, Indices, begin, set_back, s
 from headrace.doors.torch.processes import ProcessView
 from headrace.doors.torch.progress import LoaderProgress, number_of
 from headrace.doors.torch.seeds import base_seed
-from headrace.doors.torch.side_effects import WithSideEffects
 from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
-from headrace.doors.torch.stealing import WorkStealing
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.doors.torch.words import WORDS
 from headrace.engine.epoch import Epoch
@@ -98,7 +96,6 @@ class Iteration(_BaseDataLoaderIter):
         self, loader: "DataLoader[Any]", epoch: int, recorded: int | None = None, dataset_states: Any = None
     ) -> None:
         self._context = plan.context_of(loader, self._base_seed, recorded, dataset_states)
-        self._stealing: WorkStealing | None = None
         self._keeps_state = plan.keeps_state(loader)
         self._dataset_states: dict[str, Any] = dict(dataset_states or {})
         self._lists = IndexLists(loader._index_sampler)
@@ -175,14 +172,10 @@ class Iteration(_BaseDataLoaderIter):
         """The indices of an epoch over a map-style dataset, from this place on."""
         keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
         if at is not None:
-            indices = begin(loader, start, at, keep)
-        elif not self._iterable:
-            indices = Indices(self._index_sampler, self._sampler_iter, self._auto_collation, keep)
-        else:
-            indices = None
-        if indices is not None and self._context.stealing:
-            self._stealing = WorkStealing(loader._stealing_history, indices, self._num_workers)
-        return indices
+            return begin(loader, start, at, keep)
+        if self._iterable:
+            return None
+        return Indices(self._index_sampler, self._sampler_iter, self._auto_collation, keep)
 
     def _open_datasets(self) -> None:
         """Wait for the mark of every worker that has opened its dataset."""
@@ -259,8 +252,8 @@ class Iteration(_BaseDataLoaderIter):
                 WORDS.retell(stuck)
                 raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
             except Exception as error:
-                if self._must_redo(epoch, error):
-                    continue
+                if (indices := self._lists.now) is not None:
+                    indices.forget(error)
                 WORDS.retell(error)
                 raise
             if len(self._engine_workers.restarts) != self._deaths:
@@ -268,19 +261,14 @@ class Iteration(_BaseDataLoaderIter):
             if self._num_workers and epoch.idle:
                 epoch.start()  # no worker should be idle while this batch is being used
             kind = type(data)
-            if kind is Skipped:
-                self._starts_due = max(0, self._starts_due - 1)
-                epoch.pass_over(stay=False)
-            elif self._stealing is not None and self._stealing.must_redo(kind, epoch.now):
-                epoch.redo()
-            else:
+            if kind is not Skipped:
                 break
+            self._starts_due = max(0, self._starts_due - 1)
+            epoch.pass_over(stay=False)
         if kind is Raised:
             if not held:
                 epoch.pass_over(stay=True)
             raise data.take()
-        if kind is WithSideEffects:
-            data = data.batch
         return self._finish(epoch, data) if self._needs_finish else data
 
     def _finish(self, epoch: Epoch[Any], data: Any) -> Any:
@@ -304,16 +292,6 @@ class Iteration(_BaseDataLoaderIter):
             progress.handed_over = self.handed_over
             self._save(False)
         return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
-
-    def _must_redo(self, epoch: Epoch[Any], error: Exception) -> bool:
-        """Whether the batch of this error, and all behind it, is made once more; else the caller gets the error."""
-        stealing, indices = self._stealing, self._lists.now
-        if stealing is not None and not epoch.closed and stealing.must_redo(type(error), epoch.now):
-            epoch.redo()
-            return True
-        if indices is not None:
-            indices.forget(error)
-        return False
 
     # --- warnings -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ torch is installed, so trainers that look at a loader, or build another one like
 their order, random values and errors are torch's to the bit. What is added are keywords with defaults, and a state:
 
     reproducible    random values in workers depend on the batch, not on the worker: the same for any number of workers
-    stealing        False: worker k mod num_workers makes batch k even where it makes no difference which worker does
     shard="auto"    an iterable-style dataset is divided exactly among workers and ranks
     num_workers     may be "auto": another number each epoch, until the best one is found
     shuffle_window  an iterable-style dataset is shuffled inside windows of so many samples
@@ -45,7 +44,6 @@ from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling,
 from headrace.doors.torch.progress import LoaderProgress
 from headrace.doors.torch.seeds import generator_state, set_generator_state
 from headrace.doors.torch.state import LoaderState, MapPlace, StreamPlace, check, restore
-from headrace.doors.torch.stealing import StealingHistory
 from headrace.doors.torch.stream import behind_samples
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
@@ -98,7 +96,6 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         pin_memory_device: str = "",
         in_order: bool = True,
         reproducible: bool = False,
-        stealing: bool = True,
         shard: str | None = None,
         shuffle_window: int | None = None,
         world: World | None = None,
@@ -121,9 +118,8 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         self._engine: Loader[Any] | None = None
         self._earlier: Stats | None = None
         self._autosave: Autosave | None = None
-        self._stealing_history = StealingHistory()
         self.autosave, self.every = autosave, every
-        self.reproducible, self.stealing = reproducible, stealing
+        self.reproducible = reproducible
         self.shard, self.shuffle_window, self.world = shard, shuffle_window, world
         _check_ours(self, dataset)
         arguments, self._tuner = without_auto(arguments | newer)
@@ -270,15 +266,12 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         now = self._now().stats()
         if self._tuner is not None:
             now = replace(now, tried=dict(self._tuner.rates))
-        if advice := self._stealing_history.advice:
-            now = replace(now, advice="\n".join(filter(None, (advice, now.advice))))
         return now if self._earlier is None else now.after(self._earlier)
 
     def explain(self) -> str:
         """What the arguments mean, where the dataset is read and batches are made, and what workers have shown to be
         worth since."""
-        advice = self._stealing_history.advice
-        return "\n".join([plan.in_words(self), self._now().explain(), *([f"advice: {advice}"] if advice else [])])
+        return f"{plan.in_words(self)}\n{self._now().explain()}"
 
     def _now(self) -> Loader[Any]:
         """The engine's loader of the last iterator, or one like that of the next."""
@@ -303,9 +296,8 @@ def _check_ours(loader: DataLoader[Any], dataset: object) -> None:
             "a Pipe is no dataset: it is run by headrace.Loader(pipe, workers=4), and its batches are made by "
             "pipe.batch(32).collate()"
         )
-    for name in ("reproducible", "stealing"):
-        if not isinstance(value := getattr(loader, name), bool):
-            raise BadOption(f"{name} must be True or False, not {value!r}")
+    if not isinstance(loader.reproducible, bool):
+        raise BadOption(f"reproducible must be True or False, not {loader.reproducible!r}")
     if loader.shard not in (None, "auto"):
         raise BadOption(f"shard must be None or 'auto', not {loader.shard!r}")
     window = loader.shuffle_window

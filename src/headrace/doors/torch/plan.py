@@ -1,7 +1,7 @@
 """What a DataLoader's arguments mean: a pipe, and the options of the `Loader` that runs it.
 
 map-style       batches of indices are listed by the consumer; worker k mod num_workers fetches batch k, or any worker
-                that is free (`reproducible=True`, `in_order=False`, and by default while that makes no difference)
+                that is free (`reproducible=True`, `in_order=False`)
 iterable-style  one strand per worker, delivered in turn; with `shard="auto"` one strand in all
 """
 
@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import BatchSampler
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
+)
 from torch.utils.data.dataloader import _DatasetKind
 
 from headrace.doors.torch.collate import shorter
 from headrace.doors.torch.context import WorkerContext, WorkerSetup
 from headrace.doors.torch.fetch import Fetch
 from headrace.doors.torch.indices import ListedIndices
-from headrace.doors.torch.orders import KNOWN
 from headrace.doors.torch.shard import Batched, DealBatches, DealSamples, ShuffleStrand
 from headrace.doors.torch.stream import Stream, stateful
 from headrace.engine.autosave import Autosave
@@ -48,11 +53,8 @@ def in_words(loader: "DataLoader[Any]") -> str:
         lines = ["the sampler runs in the consumer and lists the indices of each batch"]
         if loader.num_workers:
             free = loader.reproducible or not loader.in_order
-            fetched = "any worker that is free fetches a batch"
-            owned = "batch k is fetched by worker k mod num_workers"
-            if steals(loader):
-                owned += ", or by any that is free as long as nobody can tell the difference"
-            lines.append(fetched if free else owned)
+            by_anyone = "any worker that is free fetches a batch"
+            lines.append(by_anyone if free else "batch k is fetched by worker k mod num_workers")
     elif loader.shard == "auto":
         lines = ["the dataset is read once, in one worker; its batches are made in any worker"]
     elif loader.num_workers:
@@ -107,7 +109,7 @@ def context_of(
     return WorkerContext(
         loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, count,
         emulated=emulated, single_reader=auto,
-        dataset_states=dataset_states if keeps_state(loader) else None, stealing=steals(loader),
+        dataset_states=dataset_states if keeps_state(loader) else None,
     )  # fmt: skip
 
 
@@ -155,7 +157,8 @@ def options(loader: "DataLoader[Any]", context: WorkerContext, strands: int) -> 
     workers: int = loader.num_workers
     if workers == 0:
         return {}
-    free = loader.reproducible or not loader.in_order or loader.shard == "auto" or context.stealing
+    free = loader.reproducible or not loader.in_order or loader.shard == "auto"
+    early = free if is_iterable(loader) else _may_draw_early(loader) and (free or _may_work_early(loader))
     ahead = loader.prefetch_factor
     assert ahead is not None  # (torch sets it where there are workers)
     return {
@@ -166,10 +169,9 @@ def options(loader: "DataLoader[Any]", context: WorkerContext, strands: int) -> 
         "start_method": start_method(loader),
         "worker_init": WorkerSetup(context),
         # torch has this many batches under way, and asks its sampler for the next one when it hands one out.
-        # There are more only where user code cannot see it: of torch's own samplers, and of small batches.
-        "window": None if free else ahead * max(workers, 2 * strands),
-        "stretch": free or _draws_early(loader),
-        "stealing": free,
+        "window": None if free and early else ahead * max(workers, 2 * strands),
+        "stretch": early,
+        "pinned": not free,
     }
 
 
@@ -177,28 +179,29 @@ class DefaultPrefetch(int):
     """A `prefetch_factor` that the user has not given; a loader built from the attributes of another has it too."""
 
 
-def steals(loader: "DataLoader[Any]") -> bool:
-    """Whether a worker may make a batch of another one, as long as that makes no difference (see `side_effects`)."""
-    return bool(
-        loader.stealing
-        and loader.num_workers > 1
-        and not is_iterable(loader)
-        and loader.in_order
-        and not loader.reproducible
-        and loader.worker_init_fn is None
-        and type(loader.prefetch_factor) is DefaultPrefetch
-        and _draws_early(loader)
-        and not stateful(loader.dataset)
-        and loader._stealing_history.allows(loader.dataset, loader.collate_fn)
-    )
+def _may_work_early(loader: "DataLoader[Any]") -> bool:
+    """Whether workers may have more batches under way than torch gives them.
+
+    Workers that stay show the next epoch what they did after a `break`; a time-out counts from when torch would begin.
+    """
+    return type(loader.prefetch_factor) is DefaultPrefetch and not loader.persistent_workers and not loader.timeout
 
 
-def _draws_early(loader: "DataLoader[Any]") -> bool:
-    """Whether indices may be drawn some batches earlier than torch draws them: only torch's own samplers run."""
-    batches = loader.batch_sampler
-    if batches is not None and type(batches) is not BatchSampler:
-        return False
-    return type(loader.sampler if batches is None else batches.sampler) in KNOWN
+def _may_draw_early(loader: "DataLoader[Any]") -> bool:
+    """Whether indices may be drawn before torch would draw them: nobody else draws from, or changes, what they are
+    drawn from once the first one is there. Only torch's own classes are known; a subclass may do anything."""
+    sampler = loader.sampler
+    if loader.batch_sampler is not None:
+        if type(loader.batch_sampler) is not BatchSampler:
+            return False
+        sampler = loader.batch_sampler.sampler
+    if type(sampler) is RandomSampler:
+        return sampler.generator is None  # (else it draws from it again when it is asked for one more than it has)
+    return type(sampler) in DRAWN_AT_ONCE
+
+
+DRAWN_AT_ONCE = (SequentialSampler, DistributedSampler, WeightedRandomSampler)
+"""Samplers that have all their indices when they have given the first one."""
 
 
 def start_method(loader: "DataLoader[Any]") -> Any:

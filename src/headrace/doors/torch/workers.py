@@ -16,7 +16,6 @@ from torch.utils.data._utils import worker as torchs
 from headrace.doors.torch.collate import use_everywhere
 from headrace.doors.torch.context import WorkerContext, seed_others
 from headrace.doors.torch.seeds import Globals
-from headrace.doors.torch.side_effects import SideEffectCheck
 from headrace.errors import SnapshotRefused
 
 
@@ -27,39 +26,12 @@ def enter(context: WorkerContext, number: int) -> None:
     if not context.emulated:
         torch.manual_seed(context.base_seed + number)
         torchs._worker_info = _info(context, number, context.dataset)
-    if context.stealing:
-        torch.initial_seed = torch.random.initial_seed = _initial_seed
-        if SideEffectCheck.now is not None:
-            SideEffectCheck.now.torch_imported()
-
-
-class _NoticedInfo(torchs.WorkerInfo):
-    """A worker info that notes when user code asks which worker this is."""
-
-    __slots__ = ()
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("id", "seed", "rng") and SideEffectCheck.now is not None:
-            SideEffectCheck.now.asked = True
-        return super().__getattribute__(name)
-
-
-_NoticedInfo.__name__ = _NoticedInfo.__qualname__ = "WorkerInfo"
-_initial_seed_of_torch = torch.initial_seed
-
-
-def _initial_seed() -> int:
-    """`torch.initial_seed`: another one in each worker."""
-    if SideEffectCheck.now is not None:
-        SideEffectCheck.now.asked = True
-    return _initial_seed_of_torch()
 
 
 def _info(context: WorkerContext, number: int, dataset: Any) -> Any:
     """The worker info; only what every version of torch has is given."""
     place, count = (0, 1) if context.single_reader and number == 0 else (number, context.count)
-    kind = _NoticedInfo if context.stealing else torchs.WorkerInfo
-    return kind(id=place, num_workers=count, seed=context.base_seed + number, dataset=dataset)
+    return torchs.WorkerInfo(id=place, num_workers=count, seed=context.base_seed + number, dataset=dataset)
 
 
 class EmulatedWorker:

@@ -29,8 +29,8 @@ class Item(Place):
 
         listing = setting.program.head.op
         assert isinstance(listing, ListedItems)
-        pinned = not setting.policy.stealing
-        return Listed(listing.open(setting.epoch, self.number), setting.epoch, self.number, pinned=pinned)
+        items = listing.open(setting.epoch, self.number)
+        return Listed(items, setting.epoch, self.number, pinned=setting.policy.pinned)
 
 
 class Listed(Feed):
@@ -40,10 +40,7 @@ class Listed(Feed):
     """
 
     def __init__(self, items: Iterator[Any], epoch: int, start: int = 0, *, pinned: bool = False) -> None:
-        from headrace.sources.listed import Pinned  # (Most loaders have no list: they need not import this.)
-
         self._items = items
-        self._pinned_item = Pinned
         self._pinned = pinned
         self._epoch = epoch
         self._number = start
@@ -60,12 +57,9 @@ class Listed(Feed):
             return None
         except Exception as error:
             failed = error  # it is raised in its place: what was listed before it is delivered first
-        pin = self._number if self._pinned else None
-        if type(item) is self._pinned_item:
-            item, pin = item
         ticket = Ticket(owner, 0, self._epoch, self._number, item)
         ticket.error = failed
-        ticket.pin = pin
+        ticket.pin = self._number if self._pinned else None
         ticket.before = self._number
         self._number += 1
         ticket.after = self._number

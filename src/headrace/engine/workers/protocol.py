@@ -56,6 +56,11 @@ class Workers(ABC):
         """Seconds for which the workers have enough to do, once they were looked after; 0: look after each batch."""
         return 0.0
 
+    @property
+    def ahead(self) -> int:
+        """Tickets that the workers could have waiting, if that has shown to be more than they were given at first."""
+        return 0
+
     # --- what every kind does -----------------------------------------------------------------------------------------
 
     @abstractmethod

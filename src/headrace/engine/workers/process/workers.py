@@ -111,12 +111,16 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
         self._poll = self._epoll.poll
         self._workers: list[WorkerProcess] = []
         self._by_fd: dict[int, tuple[WorkerProcess, bool]] = {}
-        self._pace = Pace(policy.prefetch)
+        self._pace = Pace(policy)
         self._launcher: WorkerLauncher | None = None
 
     @property
     def rest(self) -> float:
         return self._pace.rest
+
+    @property
+    def ahead(self) -> int:
+        return len(self._workers) * self._pace.depth if self._pace.deep else 0
 
     def _open(self, program: Program) -> None:
         self._placement = Placement(self.arena, program.last.number, self.policy.ordered)

@@ -80,7 +80,7 @@ class Scheduler:
     def __init__(self, policy: Policy) -> None:
         self.actors: list[ActorState] = []
         self._prefetch = policy.prefetch
-        self._adaptive = policy.window is None and policy.stealing
+        self._adaptive = policy.window is None and not policy.pinned
         self._pace: dict[int, float] = {}
         """Seconds of a ticket, by stage."""
 
