@@ -1,6 +1,7 @@
 """The page docs/errors.md tells the truth: its messages are in the source, and are what the errors really say."""
 
 import ast
+import io
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from headrace import Budget, IterableWrapper, Loader, Pipe, World, errors
 from headrace.errors import HeadraceError, missing
@@ -159,6 +161,12 @@ def in_a_copy() -> None:
         raise getattr(errors, kind)(text)
 
 
+def png(height: int, width: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height)).save(file, "png")
+    return file.getvalue()
+
+
 def hangs(x: int) -> int:
     threading.Event().wait()
     return x
@@ -192,6 +200,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "the ops after the division decide": lambda: read(Pipe.of(range(9)).filter(bool).batch(2), world=TWO),
     "collate() takes lists of samples": lambda: read(Pipe.of([1]).collate()),
     "these tables do not have the same columns": other_columns,
+    "... takes ... bytes of memory or more": lambda: read(Pipe.of([("a.png", png(64, 64))]).decode(max_bytes=9000)),
     "... cannot be sent to a worker process": lambda: read(Pipe.of(Locked()), workers=1),
     "a sample of type ... cannot travel": lambda: read(Pipe.of([1]).map(locked), **FORK),
     "... is not installed; it comes with": lambda: _raise(missing("arrow", "pyarrow")),

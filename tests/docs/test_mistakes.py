@@ -106,10 +106,6 @@ MISTAKES = [
         import numpy as np
         list(Pipe.of({"x": np.arange(3)}).select("y"))
     """, "'y'", "'x'"),
-    of("a join on a column that is not there", """
-        import numpy as np
-        list(Pipe.of({"x": np.arange(3)}).join({"id": np.arange(3)}, on="id"))
-    """, "'id'", "'x'"),
     of("images opened as text", """
         from pathlib import Path
         Path("a.jpg").write_bytes(bytes([255, 216]))

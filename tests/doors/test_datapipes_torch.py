@@ -323,15 +323,17 @@ def test_a_class_of_torchs_is_replaced_and_replaces() -> None:
 def test_torchs_shard_points_and_shuffles_are_obeyed_by_dataloader2() -> None:
     pipe = TorchThrough(IterableWrapper(range(40))).shuffle().sharding_filter().batch(4)
     runs = []
-    for workers in (0, 2):
+    for workers in (0, 1, 2):
         service = MultiProcessingReadingService(workers) if workers else None
         with DataLoader2(pipe, reading_service=service) as dl:
             dl.seed(3)
             runs.append([list(dl), list(dl)])
-    assert runs[0] == runs[1]
-    first, second = [[x for b in epoch for x in b] for epoch in runs[0]]
-    assert first != second
-    assert sorted(first) == sorted(second) == list(range(40))
+    assert runs[1] == runs[2]
+    assert [len(batch) for batch in runs[0][0]] == [4] * 10  # in process it is one copy
+    for run in runs:
+        first, second = [[x for b in epoch for x in b] for epoch in run]
+        assert first != second
+        assert sorted(first) == sorted(second) == list(range(40))
 
 
 def test_a_verb_registered_with_torch_works_on_our_pipes() -> None:

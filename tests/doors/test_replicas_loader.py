@@ -341,12 +341,14 @@ def test_batches_have_the_form_that_torch_gives_them() -> None:
     assert torch.equal(found["pair"].image, wanted["pair"].image)
 
 
-def test_dataclasses_keep_their_form_and_anything_else_stays_a_list() -> None:
+def test_dataclasses_keep_their_form_and_anything_else_stays_a_list_but_none() -> None:
     (batch,) = DataLoader(Options(), [Named(i, f"{i}", torch.tensor([i])) for i in range(2)], 2)
     assert isinstance(batch, Named)
     assert (batch.number.tolist(), batch.name, batch.tensor.tolist()) == ([0, 1], ["0", "1"], [[0], [1]])
-    (unknown,) = DataLoader(Options(), [object(), None], 2)
-    assert unknown[1] is None
+    unknown = [object(), object()]
+    assert list(DataLoader(Options(), unknown, 2)) == [unknown]
+    with pytest.raises(TypeError, match="sample 1 of the batch is None"):
+        list(DataLoader(Options(), [object(), None], 2))
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -23,9 +23,10 @@ def check_rows(samples: Sequence[Any], path: str) -> None:
 
 
 def check_objects(samples: Sequence[Any], path: str) -> None:
-    """Raise unless all samples have a class in common with the first one, which is not None."""
-    classes = {*type(samples[0]).__mro__} - {object, type(None)}
-    check(samples, lambda sample: not classes.isdisjoint(type(sample).__mro__), path)
+    """Raise unless all samples have a class in common with the first one, and none is None."""
+    kind = type(samples[0])
+    classes = {kind, *kind.__mro__[:-1]}
+    check(samples, lambda sample: sample is not None and not classes.isdisjoint(type(sample).__mro__), path)
 
 
 def unlike(samples: Sequence[Any], number: int, path: str) -> TypeError:
