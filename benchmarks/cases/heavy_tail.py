@@ -2,10 +2,9 @@
 
 The ideal is all sleep divided by the workers. The sleep is nominal: what the system's timer adds counts against the
 loader. What it adds differs from machine to machine and from minute to minute, so bare processes that only sleep run
-beside it: on the share that they keep, work stealing has no influence.
+beside it: on the share that they keep, no loader has an influence.
 
-The second data set draws a random number for every sample, as augmentation does: in torch's own order of work, which
-`headrace.DataLoader` keeps to then, nothing may be lost.
+The second data set draws a random number for every sample, as augmentation does.
 """
 
 import random
@@ -25,8 +24,8 @@ CASE = Case(
     targets=(
         Target("1 % of samples 100x slower: share of the ideal", "share of ideal", "%", at_least=85),
         Target("four bare processes that only sleep: share of the ideal", "bare share", "%", ranked=False),
-        Target("1 % of samples 100x slower", "samples/s", "samples/s", FASTER, at_least=1.45, ranked=False),
-        Target("the same, and all draw random numbers", "drawn/s", "samples/s", FASTER, at_least=0.97, ranked=False),
+        Target("1 % of samples 100x slower", "samples/s", "samples/s", FASTER, at_least=1.2, ranked=False),
+        Target("the same, and all draw random numbers", "drawn/s", "samples/s", FASTER, at_least=1.2, ranked=False),
     ),
     door=True,
     why={"*": "Whoever lets nothing wait for a slow sample gets what the system's timer leaves of the ideal."},
