@@ -15,7 +15,7 @@ from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, cut
 from headrace.engine.run import Run
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.messages import WHOLE, Reply, Ticket
 from headrace.engine.workers.inline import answer
 from headrace.engine.workers.protocol import Workers
 from headrace.engine.workers.task import Task
@@ -87,7 +87,7 @@ class ScriptedWorkers(Workers):
                 return answer(self._task, ticket)
         except Exception as error:
             reply = Reply(ticket)
-            reply.error = error
+            reply.faults = ((0, WHOLE, error),)
             return reply
 
     def running(self) -> int:

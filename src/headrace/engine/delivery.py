@@ -28,16 +28,22 @@ class AheadMark(NamedTuple):
     kept: int
 
 
-def place_after(feed: Feed, ticket: Ticket, taken: int | None) -> RunPlace:
+def place_after(feed: Feed, ticket: Ticket, taken: int, passed: int | None = None) -> RunPlace:
     """Where the epoch stands after `taken` outputs of a ticket; `feed` is that of the last stage.
 
-    None: before the ticket. (One that has failed has no outputs: after 0 of them the epoch stands behind it.)
+    `passed`: how many of the errors among them have been raised; None: those that an output has followed.
     """
-    after = taken is not None and taken >= ticket.many
-    mark, kept, ahead = ticket.after if after else ticket.before, ticket.kept[after], None
+    breaks = ticket.breaks
+    if passed is None:
+        passed = sum(before < taken for before, _ in breaks)
+    after = taken >= ticket.many and passed == len(breaks)
+    mark, gone = (ticket.after, 0) if after else (ticket.before, taken)
+    kept, ahead = ticket.kept[after], None
+    if passed and not after and (behind := breaks[passed - 1][1]) is not None:
+        mark, gone = behind, taken - breaks[passed - 1][0]
     if isinstance(mark, AheadMark):
         mark, ahead, kept = mark
-    return RunPlace(None if mark is None else feed.at(mark), 0 if after or taken is None else taken, kept, ahead=ahead)
+    return RunPlace(None if mark is None else feed.at(mark), gone, kept, ahead=ahead)
 
 
 class AnyOrder:
@@ -92,5 +98,7 @@ def open_many(reply: Reply | AssembledReply, arena: Arena) -> list[Any]:
     """All outputs of a ticket."""
     if isinstance(reply, AssembledReply):
         return reply.open(arena)
+    if reply.count == 0:
+        return []
     outputs = codec.open_reply(reply, arena)
     return [outputs] if reply.count == 1 and not isinstance(reply.outputs, list) else outputs

@@ -133,13 +133,13 @@ class Epoch(Iterator[T], Generic[T]):
             self._workers = None
             raise
 
-    def _build(self, at: RunPlace | None) -> None:
-        """A run at this place, with the ops of the consumer on top of it."""
+    def _build(self, at: RunPlace | None, run: Run | None = None) -> None:
+        """A run at this place (the one that stands there, if given), with the ops of the consumer on top of it."""
         self._source: RunningEpoch
         if self._tailed:
             from headrace.engine.tail import Tail
 
-            self._source = Tail(self, at)
+            self._source = Tail(self, at, run)
         else:
             self._run = self._source = self._begin(at)
         self._samples: Iterator[Any] = self._source
@@ -236,8 +236,7 @@ class Epoch(Iterator[T], Generic[T]):
         if not all(node.op.quiet for node in self._pool.program.tail):
             return False
         at = self.now()
-        self._run.abandon()
-        self._build(at)
+        self._build(at, self._run)
         self._behind = (self.handed, at)
         return True
 

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.context import timed_spread
 from headrace.engine.program import OFTEN, RARELY, Program, Stage
 from headrace.engine.wire.independent import independent
-from headrace.engine.wire.messages import AHEAD, ALONE, GROUPED, Skip, failure
+from headrace.engine.wire.messages import AHEAD, ALONE, GROUPED, WHOLE, Fault, Skip, failure
 from headrace.nested import rough_bytes
 from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, timed
 from headrace.ops.copies import IMMUTABLE
@@ -43,10 +43,17 @@ Chain = list[tuple[Here, Callable[[Any], Any], bool]]
 class Executor:
     """Runs tickets."""
 
-    def __init__(self, program: Program, seeds: bool, held: type[BaseException] = BaseException) -> None:
-        """`held`: errors of a stream that wait until the samples before them are handed on."""
+    def __init__(
+        self,
+        program: Program,
+        seeds: bool,
+        caught: type[BaseException] = BaseException,
+        note: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        """`caught`: errors that fail one position of a ticket, and not all of it; `note` is told of each at once."""
         self.program = program
-        self._holds = held
+        self._caught = caught
+        self._note_error = note
         self.spot = Spot()
         if program.skips:
             self.spot.leave_out = self._leave_out
@@ -64,6 +71,8 @@ class Executor:
         """Seconds of the last ticket by op, if it was one that is timed."""
         self.skipped: list[Skip] = []
         """Samples of the last ticket that failed and were left out."""
+        self.faults: list[Fault] = []
+        """Of the last ticket, the positions that failed where each has outputs of its own."""
 
     def run(
         self, stage_number: int, epoch: int, number: int, payload: object, avoid: tuple[int, ...] = ()
@@ -79,6 +88,7 @@ class Executor:
         if self._seeds and stage.feed != "strand":
             seed_globals(opened.keys[stage_number](number))
         self.skipped.clear()
+        self.faults = []
         self._by_position = stage.feed == "positions"
         if self._by_position:
             outputs = self._positions(opened, stage, number, payload, avoid)
@@ -100,12 +110,11 @@ class Executor:
         """The next block of a strand: its samples, whether it has ended, and where it is now."""
         opened = self._epoch(epoch)
         self.skipped.clear()
+        self.faults = []
         self._by_position = False
         self.timings = None
-        at, cursor = opened.strands.get(strand, (-1, None))
-        held = opened.held.pop(strand, None)
+        at, cursor = opened.strands.pop(strand, (-1, None))
         if cursor is None or at != block:
-            held = None
             if state is None and block > 0:
                 return [], True, None  # the block before failed: an iterator that has raised is over
             cursor = self._open_strand(opened, strand, state)
@@ -116,12 +125,6 @@ class Executor:
         self._note(begun)
         most = self.program.strand_block
         fresh = self.program.head.op.fresh
-        if held is not None:
-            self.spot.here, self.spot.position = held.here, held.position
-            try:
-                raise held.error
-            finally:
-                del held  # or its traceback and this frame would keep each other
         try:
             while len(samples) < most:
                 sample = next(cursor)
@@ -132,11 +135,11 @@ class Executor:
                     break
         except StopIteration:
             ended = True
-        except self._holds as error:
-            if not samples or cursor.emitted != begun + len(samples):
+        except self._caught as error:
+            if cursor.emitted != begun + len(samples):
                 raise  # (An exception that came from outside can come between a sample and its counting.)
-            # What came before it is handed on first; the next block of this strand is the error.
-            opened.held[strand] = _Held(error, self.spot.here, self.spot.position)
+            self._fails(len(samples), WHOLE, error)
+            return samples, True, None
         self.spot.here = None
         if self.program.timed == 1:
             self.timings = opened.timed.read_clock()
@@ -187,42 +190,52 @@ class Executor:
                 self._rows_pay = not place.rows.empty
             self.header[2] = GROUPED
             return self._push(chain, group, number) if group else []
-        if not chain:
-            return self._fetch(get, wanted, independent)
-        out: list[Any] = []
-        for position in wanted:
-            for sample in self._fetch(get, (position,)):
-                out += map(independent, self._push(chain, sample, position))
-        return out
+        return self._each(get, wanted, chain)
 
-    def _fetch(
-        self, get: Callable[[int], Any], wanted: Sequence[int], keep: Callable[[Any], Any] | None = None
-    ) -> list[Any]:
-        """The samples at these positions; `keep` is what each goes through before the next is asked for."""
+    def _each(self, get: Callable[[int], Any], wanted: Sequence[int], chain: Chain) -> list[Any]:
+        """The outputs of these positions, each by itself: one that fails has an error in their place."""
+        header, spot = self.header, self.spot
+        header[2] = 1
+        outputs: list[Any] = []
+        for position in wanted:
+            header[1] = position
+            spot.index = None
+            try:
+                sample = get(position)
+                if chain:
+                    outputs += [independent(output) for output in self._push(chain, sample, position)]
+                else:
+                    outputs.append(sample if type(sample) in IMMUTABLE else independent(sample))
+            except self._caught as error:
+                if self.program.skips and isinstance(error, Exception):
+                    self._skip(position, error)
+                else:
+                    self._fails(len(outputs), position, error)
+        return outputs
+
+    def _fails(self, before: int, position: int, error: BaseException) -> None:
+        """A position has failed, behind so many outputs of the ticket."""
+        self._note_error(error)
+        self.faults.append((before, position, error))
+        self.spot.here = self.spot.failed = None
+
+    def _fetch(self, get: Callable[[int], Any], wanted: Sequence[int]) -> list[Any]:
+        """The samples at these positions, for one group."""
         header = self.header
         header[2] = 1
         spot = self.spot
         samples: list[Any] = []
         append = samples.append
-        if self.program.skips:
-            for position in wanted:
-                header[1] = position
-                spot.index = None
-                try:
-                    append(get(position) if keep is None else keep(get(position)))
-                except Exception as error:
-                    self._skip(position, error)
-        elif keep is None:
-            for position in wanted:
-                header[1] = position
-                spot.index = None
+        skips = self.program.skips
+        for position in wanted:
+            header[1] = position
+            spot.index = None
+            try:
                 append(get(position))
-        else:
-            for position in wanted:
-                header[1] = position
-                spot.index = None
-                sample = get(position)
-                append(sample if type(sample) in IMMUTABLE else keep(sample))
+            except Exception as error:
+                if not skips:
+                    raise
+                self._skip(position, error)
         return samples
 
     def _take(self, take: Take | None, wanted: Sequence[int], number: int) -> Any:
@@ -256,10 +269,13 @@ class Executor:
             self._note(position)
             if each:
                 seed_globals(key(position))
-            if stage.group is None:
-                done += map(independent, self._push(chain, sample, position))
-            else:
+            if stage.group is not None:
                 done += self._push(inner, sample, position)
+                continue
+            try:
+                done += [independent(output) for output in self._push(chain, sample, position)]
+            except self._caught as error:
+                self._fails(len(done), position, error)
         if stage.group is None:
             return done
         self.header[2] = GROUPED
@@ -333,14 +349,6 @@ class Executor:
         return "the pipe" if here is None else self.program.pipe.nodes()[here.ordinal].op.describe()
 
 
-class _Held(NamedTuple):
-    """An error of a strand that waits for the next block, and where it came."""
-
-    error: BaseException
-    here: Here | None
-    position: int
-
-
 class _Opened:
     """A program in one epoch."""
 
@@ -351,8 +359,6 @@ class _Opened:
         self.clock = clock
         opening = Opening(self.ordinals, program.seed, epoch, spot=spot, clock=clock)
         self.strands: dict[int, tuple[int, Cursor]] = {}
-        self.held: dict[int, _Held] = {}
-        """Of strands that have failed behind samples that were good, the error."""
         self.inners = [_chain(opening, stage.inner) for stage in program.stages]
         self.chains = [_chain(opening, stage.nodes, stage is program.last) for stage in program.stages]
         self.keys = [numbered_keys(program.seed, epoch, "ticket", stage.number) for stage in program.stages]

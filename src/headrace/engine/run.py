@@ -12,7 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from headrace.engine.delivery import AnyOrder, open_many, place_after, raisable
 from headrace.engine.feeds.block import AssembledReply, Block
@@ -21,9 +21,8 @@ from headrace.engine.feeds.regrouped import Regroup
 from headrace.engine.places import RunPlace
 from headrace.engine.policy import Budget, Policy, too_many
 from headrace.engine.program import Program
-from headrace.engine.split_retry import SplitRetry
 from headrace.engine.wire import codec
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.messages import WHOLE, Fault, Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
 from headrace.engine.workers.protocol import Workers
 from headrace.errors import Closed, SnapshotRefused
@@ -72,10 +71,11 @@ class Run:
         self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
         self.outstanding = 0
         """How many tickets the workers have."""
-        self._retries = [SplitRetry() for _ in program.stages]
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
+        self._faults: deque[Fault] = deque()
+        """Errors among these outputs that were not raised yet."""
         self._began = at
         self.ticket: Ticket | None = None
         """The ticket whose results are being handed out."""
@@ -105,6 +105,8 @@ class Run:
 
     def __next__(self) -> Any:
         while True:
+            while self._faults and self._faults[0][0] == self.taken:
+                self._raise()
             output = next(self._outputs, _NOTHING)
             if output is not _NOTHING:
                 self.taken += 1
@@ -132,10 +134,12 @@ class Run:
                 self._any.delivers(ticket, item.kept)
             self.ticket, self.taken, ticket.many = ticket, 0, 1
             self.skipped = item.skips
-            if item.error is not None:
-                self._raise(item)
+            if item.faults:
+                self._faults.extend(item.faults)
+                ticket.breaks = [(before, self._behind(ticket, position)) for before, position, _ in item.faults]
+                item.faults, ticket.error = (), None
             try:
-                if item.count == 1 and not self._skip:
+                if item.count == 1 and not self._skip and not self._faults:
                     self.taken = 1
                     return codec.open_one(item, self._arena)
                 outputs = open_many(item, self._arena)
@@ -145,11 +149,14 @@ class Run:
             ticket.many = len(outputs)
             self._outputs = iter(outputs)
 
-    def _raise(self, item: Reply | AssembledReply) -> NoReturn:
-        """The error of a ticket, where its results would come."""
-        error, item.error, item.ticket.error = item.error, None, None
-        assert error is not None
-        item.ticket.many = 0
+    def _behind(self, ticket: Ticket, position: int) -> object:
+        return None if position == WHOLE else self._feeds[-1].behind(ticket, position)
+
+    def _raise(self) -> None:
+        """Raise the error in the place of the next output, unless it was passed before the epoch went on here."""
+        *_, error = self._faults.popleft()
+        if self._skip:
+            return
         self.failed = True
         try:
             raise raisable(error)
@@ -203,10 +210,6 @@ class Run:
     def _issue(self, starving: bool = False) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
         limit = self._window()
-        for retry in self._retries:
-            if retry.waiting is not None and self.workers.submit(retry.waiting):
-                retry.waiting = None
-                self.outstanding += 1
         for stage in range(self._last, -1, -1):
             feed = self._feeds[stage]
             # With nothing at all in flight a stage is fed however much lies before the next one: it lacks something.
@@ -237,10 +240,11 @@ class Run:
 
     def _answer(self, ticket: Ticket, error: BaseException | None) -> None:
         """Answer a ticket without a worker: the stage before has failed, or its results were delivered already."""
-        if error is None:
-            ticket.release_inputs()
+        ticket.release_inputs()
         reply = Reply(ticket)
-        reply.outputs, reply.error = [], error
+        reply.outputs = []
+        if error is not None:
+            reply.faults = ((0, WHOLE, error),)
         self._issued[ticket.stage] += 1
         self._windows[ticket.stage][ticket.order] = reply
         self._settle(ticket.stage)
@@ -276,7 +280,7 @@ class Run:
             ticket.release_inputs()
             return
         self.outstanding -= 1
-        if ticket.blocks and reply.error is None:  # (What failed may be run again, piece by piece.)
+        if ticket.blocks:
             ticket.release_inputs()
         self.meter.count(ticket.stage, reply)
         self._windows[ticket.stage][ticket.order] = reply
@@ -288,32 +292,22 @@ class Run:
         if stage == self._last and self._unordered:
             for order in list(window):
                 reply = window.pop(order)
-                if reply.error is not None:
-                    reply.ticket.release_inputs()
                 if self._counts:
                     self._count_skips(stage, reply)
                 self._ready.append(reply)
                 self._expect[stage] += 1
             return
-        feed, retry = self._feeds[stage], self._retries[stage]
+        feed = self._feeds[stage]
         any_order = feed.streamed and stage == self._last and not self.policy.ordered
         while window if any_order else self._expect[stage] in window:
             reply = window.pop(min(window) if any_order else self._expect[stage])
-            if reply.error is not None:
-                divided = retry.begins(feed, reply)
-                reply.ticket.release_inputs()
-                if divided:
-                    break
-            if retry.running is None or not retry.continues(reply):
-                self._expect[stage] += 1
-            elif stage == self._last:
-                self._delivered -= 1  # all parts of a block have one place in the window
+            self._expect[stage] += 1
             if self._counts:
                 self._count_skips(stage, reply)
             if stage == self._last and not feed.streamed:
                 self._ready.append(reply)
                 continue
-            if reply.count == 0 and reply.error is None:
+            if reply.count == 0 and not reply.faults:
                 if stage == self._last:
                     self._delivered += 1  # nothing of it will ever be taken, so its place in the window is free
                 if reply.slot is not None:
@@ -350,14 +344,17 @@ class Run:
         ticket.avoid += tuple(position for position, *_, whole in reply.skipped if whole)
         self.meter.skip(self.epoch, stage, reply.skipped)
         if isinstance(budget := self.policy.on_error, Budget) and budget.spent(reply.skips, self._inputs[stage]):
-            reply.error = too_many(budget, reply.skips, *reply.skipped[-1][:3])
+            reply.faults = ((0, WHOLE, too_many(budget, reply.skips, *reply.skipped[-1][:3])),)
 
     def place(self) -> RunPlace:
-        """Where the epoch stands: at the ticket at hand, with so many of its outputs gone."""
-        return self.place_at(self.ticket, self.taken)
+        """Where the epoch stands: at the ticket at hand, with so many of its outputs, and all errors before, gone."""
+        ticket = self.ticket
+        if ticket is None:
+            return self._began
+        return place_after(self._feeds[-1], ticket, self.taken, len(ticket.breaks) - len(self._faults))
 
-    def place_at(self, ticket: Ticket | None, taken: int | None) -> RunPlace:
-        """The same of any ticket; before the first one there is None. `taken`: None means before it."""
+    def place_at(self, ticket: Ticket | None, taken: int) -> RunPlace:
+        """Where it stood when so many outputs of a ticket were gone; before the first one there is None."""
         return self._began if ticket is None else place_after(self._feeds[-1], ticket, taken)
 
     def mask(self) -> list[bool] | None:
@@ -371,8 +368,6 @@ class Run:
         for window in self._windows:
             for reply in window.values():
                 self._discard(reply)
-                if reply.error is not None:
-                    reply.ticket.release_inputs()
             window.clear()
         blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:

@@ -16,12 +16,14 @@ from headrace.plan.seed import BorrowedGlobals, key, seed_globals
 
 if TYPE_CHECKING:
     from headrace.engine.epoch import Epoch
+    from headrace.engine.run import Run
 
 
 class Tail(Iterator[Any]):
     """The ops of the tail on top of a run; the epoch reads it as it would read the run."""
 
-    def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None) -> None:
+    def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None, run: "Run | None" = None) -> None:
+        """`run`: the one that stands at this place; None: one is begun there."""
         program, policy = epoch._pool.program, epoch._pool.policy
         # Whether user code runs here that may draw from the global generators.
         draws = program.keyed and policy.seeds_globals and any(node.op.user for node in program.tail)
@@ -32,7 +34,8 @@ class Tail(Iterator[Any]):
             self._spot.leave_out = self._leave_out
         self._skipped = 0
         """How many samples have been left out here, since it was opened."""
-        self._cursor = _Opening(epoch, draws, self._spot).open(program.pipe, None if at is None else at.cursors())
+        opening = _Opening(epoch, draws, self._spot, run)
+        self._cursor = opening.open(program.pipe, None if at is None else at.cursors())
         # The user's generators are put aside while it runs.
         self._next = partial(BorrowedGlobals().run, self._cursor.__next__) if draws else self._cursor.__next__
 
@@ -66,7 +69,7 @@ class Tail(Iterator[Any]):
 class _Opening(Opening):
     """Opens the ops that run in the consumer on top of a run."""
 
-    def __init__(self, epoch: "Epoch[Any]", draws: bool, spot: Spot) -> None:
+    def __init__(self, epoch: "Epoch[Any]", draws: bool, spot: Spot, run: "Run | None") -> None:
         program, world = epoch._pool.program, epoch._world
         # Each rank counts here what it gets itself: with one seed for all, sample k of every rank would draw the same.
         seed = program.seed if world.share_ranks == 1 else key(program.seed, "rank", world.share_rank)
@@ -75,21 +78,22 @@ class _Opening(Opening):
             spot=spot, clock=epoch._meter.tail,
         )  # fmt: skip
         self._iterator = epoch
+        self._run = run
         self._bottom = program.tail[0].inputs[0]
 
     def open(self, node: Pipe[Any], state: Any = None, turn: int = 0, paired: bool = False) -> Any:
         if node is not self._bottom:
             return super().open(node, state, turn, paired)
-        return _RunInput(self._iterator, state, turn if state is None else state.turn)
+        return _RunInput(self._iterator, state, turn if state is None else state.turn, self._run)
 
 
 class _RunInput(InputCursor[Any]):
     """A run, as the input of the first op of the tail."""
 
-    def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None, turn: int) -> None:
+    def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None, turn: int, run: "Run | None") -> None:
         self._epoch = epoch
         self._turn = turn
-        epoch._run = epoch._begin(at, turn)
+        epoch._run = run or epoch._begin(at, turn)
 
     def __next__(self) -> Any:
         clock = self._epoch._meter.tail

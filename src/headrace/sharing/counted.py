@@ -124,7 +124,6 @@ class CountedEpoch:
         stage = program.stages[0]
         length = program.positions(epoch).length
         self._size = stage.group or program.block
-        self._single = stage.group is None
         self._blocks_left = partial(BlocksLeft, length, self._size, drop_last=stage.drop_last)
         """The blocks that are left once so much is delivered."""
         self._done = done
@@ -146,7 +145,7 @@ class CountedEpoch:
 
     def feed(self) -> Feed:
         """The blocks that this rank takes, as tickets."""
-        return Dealt(self._deals(), self._epoch, Taken, single=self._single)
+        return Dealt(self._deals(), self._epoch, Taken)
 
     def _deals(self) -> Iterator[Deal]:
         while (block := self._counter.take()) < self._blocks.count:

@@ -7,12 +7,12 @@ spend()   all its samples have been handed on: with its last user, its slot is g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.wire import codec
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.messages import WHOLE, Fault, Reply, Ticket
 from headrace.memory.arena import Arena
 
 
@@ -20,7 +20,7 @@ class Block:
     """Owns the slot that its samples lie in, if they lie in one, until it is spent and has no more users."""
 
     __slots__ = (
-        "_release", "_spent", "_users", "count", "end", "error", "kept", "lease", "outputs", "skips", "slot",
+        "_release", "_spent", "_users", "count", "end", "faults", "kept", "lease", "outputs", "skips", "slot",
         "slot_given_away",
     )  # fmt: skip
 
@@ -29,7 +29,7 @@ class Block:
         self.outputs = reply.outputs
         assert reply.count is not None  # samples are packed one by one
         self.count = reply.count
-        self.error = reply.error
+        self.faults = reply.faults
         self.skips = reply.skips
         self.kept = reply.kept
         self.end = reply.bytes
@@ -75,25 +75,28 @@ class Block:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """Samples `first..stop` of a block, with marks of where the epoch stands before and after them."""
+    """Samples `first..stop` of a block, with marks of where the epoch stands before and after them; or an error."""
 
     block: Block
     first: int
     stop: int
     before: object
     after: object
+    gone: int = 0
+    """How many samples lie between the mark `before` and this entry."""
+    error: BaseException | None = None
 
 
 class AssembledReply:
     """Stands in the loop where a reply would, for samples that need no worker any more: the consumer takes them out of
     their blocks itself, as one list (`group`) or one by one."""
 
-    __slots__ = ("count", "error", "group", "kept", "skips", "slot", "ticket")
+    __slots__ = ("count", "faults", "group", "kept", "skips", "slot", "ticket")
 
     def __init__(self, ticket: Ticket, group: bool) -> None:
         self.ticket = ticket
         self.group = group
-        self.error = ticket.error
+        self.faults: Sequence[Fault] = () if ticket.error is None else ((0, WHOLE, ticket.error),)
         self.skips, self.kept = ticket.skips, ticket.kept
         self.count = None
         self.slot = None
@@ -102,11 +105,13 @@ class AssembledReply:
     def of(cls, entry: Entry) -> AssembledReply:
         """The samples of an entry, one by one."""
         block = entry.block
-        ticket = Ticket(None, 0, 0, 0, ([(block, entry.first, entry.stop)], 0))
+        refs = [] if entry.error else [(block, entry.first, entry.stop)]
+        ticket = Ticket(None, 0, 0, 0, (refs, 0))
         ticket.before, ticket.after = entry.before, entry.after
-        ticket.error = block.error
+        ticket.error = entry.error
         ticket.skips, ticket.kept = block.skips, block.kept
-        block.hold()
+        if refs:
+            block.hold()
         if entry.stop == block.count:
             block.spend()
         return cls(ticket, group=False)
@@ -119,4 +124,4 @@ class AssembledReply:
         for block, first, stop in self.ticket.payload[0]:
             samples += block.samples(first, stop, arena)
             block.drop()
-        return [samples] if self.group else samples
+        return [samples] if self.group and samples else samples

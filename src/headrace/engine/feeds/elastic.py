@@ -70,7 +70,7 @@ class InTurns(Place):
         def place(ticket: int, part: int) -> Place:
             return InTurns(self.rest, self.block, ((ticket, part),))
 
-        return Dealt(deals, setting.epoch, place, single=True)
+        return Dealt(deals, setting.epoch, place)
 
     def for_ranks(self, ranks: int, block: int, length: int) -> Self:
         """The same place of the epoch, for so many ranks with tickets of this size."""

@@ -18,11 +18,12 @@ from headrace.engine.feeds.block import Entry
 from headrace.engine.plain import PlainRecord, brief, kind_of
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
+from headrace.engine.wire.messages import WHOLE
 from headrace.errors import SnapshotRefused
 from headrace.plan.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from headrace.engine.feeds.block import Block
     from headrace.engine.wire.messages import Reply, Ticket
@@ -58,16 +59,32 @@ class Feed(ABC):
         return mark
 
     def entries(self, reply: Reply, block: Block) -> Iterable[Entry]:
-        """The samples that can be handed on now that this reply, the next one in order, has come as a block."""
-        return (Entry(block, 0, block.count, reply.ticket.before, reply.ticket.after),)
+        """What can be handed on now that this reply, the next one in order, has come as a block."""
+        return self._pieces(reply.ticket, block)
+
+    def _pieces(self, ticket: Ticket, block: Block, first: int = 0) -> Iterator[Entry]:
+        """The samples of a ticket from `first` on, in stretches, and the errors between them; those before `first` are
+        passed."""
+        begin, mark = first, ticket.before
+        for at, position, error in block.faults:
+            if at < first:
+                continue
+            if at > first:
+                yield Entry(block, first, at, mark, ticket.after, first - begin)
+            yield Entry(block, at, at, mark, ticket.after, at - begin, error)
+            first = at
+            if position != WHOLE and (behind := self.behind(ticket, position)) is not None:
+                begin, mark = at, behind
+        if first < block.count or not block.faults:
+            yield Entry(block, first, block.count, mark, ticket.after, first - begin)
+
+    def behind(self, ticket: Ticket, position: int) -> object:
+        """The mark behind this position of a ticket whose positions have outputs of their own, if the feed has one."""
+        return None
 
     def seen(self, before: int, reply: Reply) -> int:
         """How many inputs of its stage were read up to this reply, the next one in order; `before` it, so many."""
         return before + reply.ticket.inputs()
-
-    def split(self, ticket: Ticket) -> list[Ticket]:
-        """A ticket of several samples, split into tickets of one sample each; [] if it cannot be split."""
-        return []
 
     def blocks(self) -> list[Block]:
         """The blocks that it holds with samples that were not handed on. Called when the run is abandoned."""

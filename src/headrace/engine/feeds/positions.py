@@ -157,16 +157,9 @@ class Items(Feed):
         self._at = max(0, output - (before + output) % self._block)
         return output - self._at
 
-    def split(self, ticket: Ticket) -> list[Ticket]:
-        start, stop, extra = ticket.payload
-        before, positions = ticket.before, [*range(start, stop), *extra]
+    def behind(self, ticket: Ticket, position: int) -> object:
+        before, (start, _, extra) = ticket.before, ticket.payload
         assert isinstance(before, Position)
-        if len(positions) < 2:
-            return []
-        parts = []
-        for number, position in enumerate(positions):
-            part = Ticket(ticket.owner, 0, ticket.epoch, position, (position, position + 1, ()))
-            part.before = Position(before.position + number * before.ranks, 1, before.ranks)
-            part.after = Position(min(before.position + (number + 1) * before.ranks, self._length))
-            parts.append(part)
-        return parts
+        gone = 1 + (extra.index(position) if extra else position - start)
+        stands = min(before.position + gone * before.ranks, self._length)
+        return Position(stands, before.size - gone, before.ranks) if gone < before.size else Position(stands)

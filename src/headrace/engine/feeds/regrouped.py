@@ -151,17 +151,19 @@ class Regroup(Feed):
 
     def push(self, entry: Entry) -> None:
         """Add samples of the stage before, or its error."""
-        if entry.block.error is not None:
+        if entry.error is not None:
+            if self._waiting < 0:
+                return  # it lies among samples that were taken before the epoch went on here
             self._failing += 1
         self._entries.append(entry)
-        if entry.block.error is None:
+        if entry.error is None:
             self._waiting += entry.stop - entry.first
             if len(self._start) < self._wanted:
                 self._keep(entry)
 
     def next(self, owner: object) -> Ticket | None:
         entries = self._entries
-        while entries and entries[0].block.error is None and entries[0].stop - entries[0].first <= self._offset:
+        while entries and entries[0].error is None and entries[0].stop - entries[0].first <= self._offset:
             self._spend()
         if not entries:
             self._end_if_closed()
@@ -208,43 +210,31 @@ class Regroup(Feed):
         """The ticket for an error of the stage before. Samples before it that fill no group are in that group too."""
         before, kept = self._stands()
         self._advance(max(0, self._before_error()))
-        while self._entries[0].block.error is None:
+        while self._entries[0].error is None:
             self._spend()  # nothing of it came through a filter
         front = self._entries.popleft()
         self._failing -= 1
         self._last_after, self._last_kept = front.after, front.block.kept[1]
+        if front.stop == front.block.count:
+            front.block.spend()
         ticket = Ticket(owner, self._stage, self._epoch, self._number, ([], self._base, 1))
-        ticket.error = front.block.error
-        ticket.skips, ticket.kept = front.block.skips, (kept, front.block.kept[1])
+        ticket.error = front.error
         ticket.before = before
-        ticket.after = _GroupMark(front.after, 0, self._base, self._number, self._ranks)
+        ticket.after, kept_after = self._stands()
+        ticket.skips, ticket.kept = front.block.skips, (kept, kept_after)
         return ticket
 
-    def split(self, ticket: Ticket) -> list[Ticket]:
-        refs, base, stride = ticket.payload
-        samples = [(block, i) for block, first, stop in refs for i in range(first, stop)]
-        if self._size is not None or len(samples) < 2:
-            return []
-        before, ranks = ticket.before, self._ranks
+    def behind(self, ticket: Ticket, position: int) -> object:
+        before, (_, base, stride) = ticket.before, ticket.payload
         assert isinstance(before, _GroupMark)
-        parts = []
-        for number, (block, i) in enumerate(samples):
-            payload = ([(block, i, i + 1)], base + number * stride, stride)
-            part = Ticket(ticket.owner, self._stage, self._epoch, ticket.number, payload)
-            block.hold()
-            part.blocks = [block]
-            part.skips, part.kept = ticket.skips, ticket.kept
-            gone = number * ranks
-            part.before = before._replace(offset=before.offset + gone, base=before.base + gone)
-            part.after = before._replace(offset=before.offset + gone + ranks, base=before.base + gone + ranks)
-            parts.append(part)
-        return parts
+        gone = (1 + (position - base) // stride) * self._ranks
+        return before._replace(offset=before.offset + gone, base=before.base + gone)
 
     def _before_error(self) -> int:
         """How many samples wait before the first error. Groups of these are handed out before it."""
         ahead = -self._offset
         for entry in self._entries:
-            if entry.block.error is not None:
+            if entry.error is not None:
                 break
             ahead += entry.stop - entry.first
         return ahead
@@ -254,7 +244,7 @@ class Regroup(Feed):
         ready = self._before_error() if self._failing else self._waiting
         if size is None and ranks == 1:
             front = self._entries[0]
-            return None if front.block.error is not None else _Step(0, front.stop - front.first - self._offset)
+            return None if front.error is not None else _Step(0, front.stop - front.first - self._offset)
         if size is None:
             rounds = min(self._block, ready // ranks)
             if rounds > 0:
@@ -317,7 +307,8 @@ class Regroup(Feed):
         of that. (A run that goes on from here will meet those inside the block again.)"""
         source, offset, kept = self._last_after, 0, self._last_kept
         if self._entries:
-            source, offset, kept = self._entries[0].before, self._offset, self._entries[0].block.kept[0]
+            front = self._entries[0]
+            source, offset, kept = front.before, front.gone + self._offset, front.block.kept[0]
         return _GroupMark(source, offset, self._base, self._number, self._ranks), kept
 
     def _advance(self, count: int, refs: list[tuple[Block, int, int]] | None = None) -> None:

@@ -145,7 +145,7 @@ class Strands(Feed):
         s = reply.ticket.strand
         assert s is not None
         self._waiting[s] -= 1
-        self._over[s] = self._over[s] or reply.ended or reply.error is not None
+        self._over[s] = self._over[s] or reply.ended or bool(reply.faults)
         self._queues[s].append((block, reply.state))
         return self._as_they_come() if self._unordered else self._in_turn()
 
@@ -159,13 +159,16 @@ class Strands(Feed):
         for s, queue in enumerate(self._queues):
             while queue:
                 block, first = queue[0][0], self._taken[s]
-                if block.error is None and first >= block.count:
+                if first < block.count:
+                    self._turn, before = s, self._now()
+                    self._turn, self._taken[s] = s + 1, block.count
+                    if not block.faults:
+                        self._next_block(s)
+                    yield Entry(block, first, block.count, before, self._now())
+                elif block.faults:
+                    yield self._failed(s)
+                else:
                     self._next_block(s)
-                    continue
-                self._turn, before = s, self._now()
-                self._turn, self._taken[s] = s + 1, block.count
-                self._next_block(s)
-                yield Entry(block, first, block.count, before, self._now())
         self.ended = all(self._over)
 
     def _in_turn(self) -> Iterator[Entry]:
@@ -174,7 +177,7 @@ class Strands(Feed):
         while idle < strands:
             s = self._turn % strands
             queue = self._queues[s]
-            while queue and queue[0][0].error is None and self._taken[s] >= queue[0][0].count:
+            while queue and not queue[0][0].faults and self._taken[s] >= queue[0][0].count:
                 self._next_block(s)
             if not queue:
                 if not self._over[s]:
@@ -183,16 +186,27 @@ class Strands(Feed):
                 idle += 1
                 continue
             idle = 0
-            block = queue[0][0]
+            block, first = queue[0][0], self._taken[s]
+            if first >= block.count:
+                yield self._failed(s)
+                continue
             before = self._now()
-            first = self._taken[s]
             stop = block.count if strands == 1 else first + 1
             self._taken[s] = stop
             self._turn += 1
-            if stop >= block.count:
+            if stop >= block.count and not block.faults:
                 self._next_block(s)
             yield Entry(block, first, stop, before, self._now())
         self.ended = True
+
+    def _failed(self, s: int) -> Entry:
+        """The error behind the samples of the block at the front of a queue: it has a turn of its own."""
+        block = self._queues[s][0][0]
+        ((*_, error),) = block.faults
+        self._turn, before = s, self._now()
+        self._turn = s + 1
+        self._next_block(s)
+        return Entry(block, block.count, block.count, before, self._now(), error=error)
 
     def blocks(self) -> list[Block]:
         return [block for queue in self._queues for block, _ in queue]

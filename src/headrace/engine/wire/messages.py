@@ -43,6 +43,10 @@ Seconds = tuple[float, dict[int, float] | None, float, tuple[int, int, int] | No
 read of files (`meter.Reads`), if anything."""
 SampleTable = tuple[int, int]
 """Where the table of the samples in a slot lies: offset and size."""
+WHOLE = -1
+"""In place of the position of a fault: the ticket has failed as a whole."""
+Fault = tuple[int, int, BaseException]
+"""An error in the place of outputs: how many outputs of its ticket come before it, its position, and the error."""
 
 
 class Result(NamedTuple):
@@ -62,6 +66,8 @@ class Result(NamedTuple):
     """Of a block of a stream: whether the stream has ended, and where it stands now."""
     skipped: tuple[Skip, ...]
     seconds: Seconds
+    faults: tuple[tuple[int, int, Failed], ...]
+    """Of positions that have failed: how many outputs come before it, which it is, and the error."""
 
 
 class Failed(NamedTuple):
@@ -126,6 +132,8 @@ class Ticket:
     """Positions that are left out because they are poison; in the end also those that have failed."""
     many: int = 0
     """How many outputs it has had; known when it is delivered."""
+    breaks: Sequence[tuple[int, object]] = ()
+    """For each error among its outputs, how many outputs come before it, and the mark behind it if there is one."""
 
     def release_inputs(self) -> None:
         """It is answered or dropped: the samples that it refers to are not needed for it any more."""
@@ -155,7 +163,8 @@ class Reply:
     spans: tuple[int, ...] = ()
     count: int | None = 0
     """How many outputs; None: a list of them was packed as one."""
-    error: BaseException | None = None
+    faults: Sequence[Fault] = ()
+    """Errors among the outputs, in order. A ticket that has failed as a whole has one, and no outputs."""
     skipped: tuple[Skip, ...] = ()
     """Samples of this ticket that failed and were left out."""
     skips: int = 0

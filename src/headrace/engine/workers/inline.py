@@ -11,7 +11,8 @@ from typing import Any
 
 from headrace.engine.feeds.block import Block
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.failures import without_exit
+from headrace.engine.wire.messages import WHOLE, Reply, Ticket
 from headrace.engine.workers.protocol import Workers
 from headrace.engine.workers.task import Task
 from headrace.plan.seed import BorrowedGlobals
@@ -65,7 +66,7 @@ class InlineWorkers(Workers):
             # (Only of an Exception: Ctrl-C, which may arrive at any moment here, must reach the caller at once.)
             self._task.note(error)
             reply = Reply(ticket)
-            reply.error = error
+            reply.faults = ((0, WHOLE, error),)
             return reply
 
     def running(self) -> int:
@@ -83,6 +84,8 @@ def answer(task: Task, ticket: Ticket) -> Reply:
     reply = Reply(ticket)
     outputs = task.run(ticket.stage, ticket.epoch, ticket.number, ticket.payload, ticket.avoid, _referred)
     reply.outputs, reply.count, reply.skipped = outputs, len(outputs), tuple(task.executor.skipped)
+    reply.faults = [(before, position, without_exit(error)) for before, position, error in task.executor.faults]
+    task.executor.faults = []
     if task.strand is not None:
         reply.ended, reply.state = task.strand
     reply.seconds = task.seconds()

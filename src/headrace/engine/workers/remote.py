@@ -22,7 +22,7 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.codec import pack_state
 from headrace.engine.wire.failures import remote
-from headrace.engine.wire.messages import FAILED, Failed, Reply, Ticket
+from headrace.engine.wire.messages import FAILED, WHOLE, Reply, Ticket
 from headrace.engine.workers.deaths import CAUSES, EARLY_DEATHS, Deaths
 from headrace.engine.workers.protocol import Restart, Workers
 from headrace.errors import Closed, WorkerDied
@@ -262,10 +262,12 @@ def reply_to(ticket: Ticket, kind: int, fields: tuple[Any, ...], slot: Slot | No
     reply = Reply(ticket)
     reply.worker = worker
     if kind == FAILED:
-        reply.error = remote(*Failed._make(fields))
+        reply.faults = ((0, WHOLE, remote(*fields)),)
         return reply
     # (The fields of a `Result`, whose making would cost.)
-    reply.outputs, reply.spans, reply.count, reply.bytes, table, strand, reply.skipped, reply.seconds = fields
+    reply.outputs, reply.spans, reply.count, reply.bytes, table, strand, reply.skipped, reply.seconds, faults = fields
+    if faults:
+        reply.faults = [(before, position, remote(*error)) for before, position, error in faults]
     if slot is not None and reply.bytes:
         reply.slot = slot
         if table is not None:

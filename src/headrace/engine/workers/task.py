@@ -15,6 +15,7 @@ import logging
 import os
 import pickle
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +23,8 @@ from headrace.engine.executor import Executor
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire.failures import failed
-from headrace.engine.wire.messages import PACKING, Failed, Seconds
-from headrace.errors import hint_at_limit
+from headrace.engine.wire.messages import PACKING, WHOLE, Failed, Fault, Seconds
+from headrace.errors import NotPicklable, hint_at_limit
 from headrace.memory.arena import OutOfSharedMemory
 from headrace.observe.meter import files
 
@@ -46,7 +47,7 @@ class Task:
         self, program: Program, where: str, *, seeds: bool = True, packed: bool = True, inline: bool = False
     ) -> None:
         self.program = program
-        self.executor = Executor(program, seeds, Exception if inline else BaseException)
+        self.executor = Executor(program, seeds, Exception if inline else BaseException, self.note)
         self._where = where
         self._packed = packed
         self._process = os.getpid()
@@ -70,7 +71,7 @@ class Task:
             if self._packed and state is not None:
                 state = codec.unpack_state(state)
             outputs, ended, state = executor.strand(epoch, name, number, state)
-            self.strand = (ended, codec.pack_state(state) if self._packed else state)
+            self.strand = (ended, codec.pack_state(state) if self._packed and state is not None else state)
             return outputs
         if stage.feed == "refs":
             refs, base, stride = payload
@@ -90,31 +91,71 @@ class Task:
         self.executor.header[2] = PACKING
         if self.one_by_one[stage_number]:
             return self._pack_samples(outputs, writer, grow)
-        alone = self.program.stages[stage_number].single and len(outputs) == 1
+        single = self.program.stages[stage_number].single
+        alone = single and len(outputs) == 1
         head: Any
-        head, buffers = codec.pack(outputs[0] if alone else outputs)
+        try:
+            head, buffers = codec.pack(outputs[0] if alone else outputs)
+        except NotPicklable:
+            raise
+        except Exception:
+            if single:
+                raise
+            outputs = self._without_unpackable(outputs)
+            head, buffers = codec.pack(outputs)
         count = 1 if alone else None
         big = len(head) > IN_MESSAGE
         if not buffers and not big:
-            return head, (), count, 0, None, None, tuple(self.executor.skipped), self.seconds()
+            return head, (), count, 0, None, None, tuple(self.executor.skipped), self.seconds(), self._faults()
         need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
         if need > writer.size:
             writer = grow(need)
         spans = tuple(writer.write(buffers))
         if big:
             head = (writer.put(head), len(head))
-        return head, spans, count, need, None, None, tuple(self.executor.skipped), self.seconds()
+        return head, spans, count, need, None, None, tuple(self.executor.skipped), self.seconds(), self._faults()
+
+    def _without_unpackable(self, outputs: list[Any]) -> list[Any]:
+        """The outputs that can be packed; those that cannot are errors in their places."""
+        good: list[Any] = []
+        faults: list[Fault] = []
+        known = deque(self.executor.faults)
+        for number, output in enumerate(outputs):
+            while known and known[0][0] == number:
+                faults.append((len(good), *known.popleft()[1:]))
+            try:
+                codec.pack(output)
+                good.append(output)
+            except Exception as error:
+                self.note(error)
+                faults.append((len(good), WHOLE, error))
+        self.executor.faults = [*faults, *((len(good), position, error) for _, position, error in known)]
+        return good
+
+    def _faults(self) -> tuple[tuple[Any, ...], ...]:
+        """The errors among the outputs, as they travel."""
+        faults, self.executor.faults = self.executor.faults, []  # (tracebacks keep what their frames hold)
+        return tuple([(before, position, tuple(failed(error))) for before, position, error in faults])
 
     def _pack_samples(
         self, outputs: list[Any], writer: codec.Writer, grow: Callable[[int], codec.Writer]
     ) -> tuple[Any, ...]:
         """The same for outputs that are read one by one: by the next stage, or as samples of a stream."""
-        heads, parts = codec.pack_many(outputs)
+        try:
+            heads, parts = codec.pack_many(outputs)
+        except NotPicklable:
+            raise
+        except Exception:
+            if self.strand is not None:
+                raise
+            outputs = self._without_unpackable(outputs)
+            heads, parts = codec.pack_many(outputs)
         need = codec.need_many(writer, heads, parts)
         if need > writer.size:
             writer = grow(need)
         table = codec.write_many(writer, heads, parts)
-        return None, (), len(outputs), writer.used, table, self.strand, tuple(self.executor.skipped), self.seconds()
+        skipped, seconds, faults = tuple(self.executor.skipped), self.seconds(), self._faults()
+        return None, (), len(outputs), writer.used, table, self.strand, skipped, seconds, faults
 
     def seconds(self) -> Seconds:
         """How long the ticket has taken up to now."""

@@ -13,7 +13,7 @@ import time
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.failures import without_exit
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.messages import WHOLE, Reply, Ticket
 from headrace.engine.workers.inline import answer
 from headrace.engine.workers.protocol import Busy, Workers
 from headrace.engine.workers.task import Task
@@ -67,7 +67,7 @@ class ThreadWorkers(Workers):
                 task.end_copy(error)
                 task.note(error)
                 reply = Reply(ticket)
-                reply.error = without_exit(error)
+                reply.faults = ((0, WHOLE, without_exit(error)),)
             self._now.pop(number, None)
             reply.worker = number
             self._out.put(reply)

@@ -222,13 +222,14 @@ class RayWorkers(RemoteWorkers[ActorState]):
         """The samples are in the store: they stay there for the next stage, or are fetched if the consumer is next."""
         ticket = call.tickets[0]
         reply, _ = reply_of(ticket, call.actor.number, answer, self.arena)
-        if reply.error is not None:
+        if isinstance(answer.result, Failed):
             replies.append(reply)
             return
         payload = ticket.payload
         if ticket.strand is not None:
             payload = self._strands.payload(ticket)
-            self._strands.note(ticket, reply.state)
+            if reply.state is not None:
+                self._strands.note(ticket, reply.state)
         reply.outputs = StoredSamples(call.samples, recipe(ticket, payload, reply.count))
         self.arena.largest = max(self.arena.largest, reply.bytes)
         if ticket.stage < self._last:
