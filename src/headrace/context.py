@@ -140,7 +140,7 @@ def _broken(made: list[Any], error: Exception) -> Iterator[Any]:
 class Spot:
     """Which op works now, at which position. Errors name it, and `rng()` is keyed by it."""
 
-    __slots__ = ("failed", "here", "index", "leave_out", "made", "position", "replays", "rng")
+    __slots__ = ("failed", "here", "index", "leave_out", "made", "position", "replays", "rng", "state")
 
     def __init__(self) -> None:
         self.leave_out: Callable[[int, Exception], None] | None = None
@@ -155,6 +155,8 @@ class Spot:
         self.rng: Any = None
         self.failed: int | None = None
         """The position of the sample that failed, where the ticket's own is that of many (a window)."""
+        self.state: Any = None
+        """What an op wants to be known with the outputs of this ticket: it is told to whoever takes them."""
 
     def skip(self, here: Here, position: int, error: Exception) -> None:
         """Leave out a sample that failed, if the user said `on_error="skip"`; else raise the error."""

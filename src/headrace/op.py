@@ -149,6 +149,10 @@ class Op(Generic[In, Out]):
     """Each output is a list, made from a window of positions."""
     consumer: bool = False
     """Runs in the consumer, because the user put it there."""
+    opens: bool = False
+    """A source that is ready when it is opened: where it stands then is known before its first sample."""
+    goes_on: ClassVar[bool] = False
+    """A source that can be asked for the next sample after an error; any other is over then."""
     verb: ClassVar[str] = ""
 
     def flow(self, *inputs: Any, **_: Any) -> Iterator[Out]:

@@ -366,7 +366,7 @@ def test_an_error_keeps_its_type_and_names_the_sample(style: str) -> None:
             assert caught.value.args == ("bad sample 3", 42)
             assert "headrace: dataset[3] raised this, in the batch of indices [2, 3]" in notes
         else:
-            assert "near sample 3 of worker 0" in notes
+            assert "headrace: in DataLoader over Breaks, at position 3" in notes
         calls = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
         assert Path(calls[-1]).name == "torch_datasets.py", "the user's own code is shown, from a worker too"
         assert next(it).tolist() == ([4, 5] if style == "map" else [4])

@@ -143,7 +143,7 @@ def test_the_state_of_a_dataset_may_hold_tensors_of_any_type(dtype: torch.dtype,
     next(iter(loader))
     state = loader.state_dict()
     again = Tells(None)
-    other = DataLoader(again, 2)
+    other = DataLoader(again, 2, num_workers=workers)
     other.load_state_dict(state)
     assert [batch.tolist() for batch in other] == [[3, 4], [5, 6], [7, 8], [9, 10]]
     if not workers:

@@ -127,17 +127,30 @@ def test_the_rest_of_a_map_style_epoch_is_exact(name: str, workers: tuple[int, i
     resumes(MAPS[name], *workers, stops=depth(2, None))
 
 
-@pytest.mark.parametrize(("name", "workers"), across(STREAMS, [(2, 2), (2, 1), (2, 0), (1, 3), (3, 2)]))
-def test_the_rest_of_a_stream_is_exact_with_random_values_and_worker_ids(name: str, workers: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("name", "workers"), across(STREAMS, [1, 2, 3]))
+def test_the_rest_of_a_stream_is_exact_with_random_values_and_worker_ids(name: str, workers: int) -> None:
+    resumes(STREAMS[name], workers, workers, stops=depth(3, None))
+
+
+@pytest.mark.parametrize(("name", "workers"), across([n for n in STREAMS if "divided" in n], [(2, 1), (0, 2), (1, 3)]))
+def test_the_rest_of_a_divided_stream_is_exact_with_any_number_of_workers(name: str, workers: tuple[int, int]) -> None:
     resumes(STREAMS[name], *workers, stops=depth(3, None))
 
 
-@pytest.mark.parametrize(
-    ("name", "after"),
-    across([n for n in STREAMS if "one by one" not in n and n not in ("a stream", "a shuffled stream")], [0, 2]),
-)
-def test_a_stream_without_workers_goes_on_with_some(name: str, after: int) -> None:
-    resumes(STREAMS[name], 0, after, stops=depth(3, None))
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (2, 0), (1, 3), (0, 2)])
+@pytest.mark.parametrize("name", ["a stream", "a stream with a state", "a shuffled stream"])
+def test_a_stream_goes_on_with_the_number_of_workers_that_it_had_only(name: str, before: int, after: int) -> None:
+    make = STREAMS[name]
+    began, other = make(before), make(after)
+    batches_of_it = iter(began)
+    next(batches_of_it)
+    with pytest.raises(SnapshotRefused, match=rf"go on with that number, not {after}") as refused:
+        other.load_state_dict(began.state_dict())
+    assert f"num_workers={before}" in str(refused.value)
+    assert len(batches(other)) == len(batches(make(after))), "what is refused changes nothing"
+    list(batches_of_it)
+    other.load_state_dict(began.state_dict())  # between epochs
+    assert len(batches(other)) == len(batches(make(after)))
 
 
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])

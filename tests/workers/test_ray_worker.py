@@ -1,5 +1,6 @@
 """The worker behind a Ray actor, without Ray: what it says, what it keeps, and what it can make once more."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, reply_of
 from headrace.engine.workers.ray.same_node import KEPT, MappedSlots, slot_address
 from headrace.engine.workers.ray.worker import RayWorker
 from headrace.engine.workers.remote import StrandStates
-from headrace.errors import PoisonSample
+from headrace.errors import NotPicklable, PoisonSample
 from headrace.memory.arena import Arena
 from tests.laws.pipes import Numbers, double, drawn, stream
 
@@ -73,14 +74,23 @@ def test_samples_that_stay_are_read_by_the_next_stage_and_never_written_to() -> 
 
 
 def test_an_error_is_said_and_reaches_whoever_needs_the_samples() -> None:
-    made = worker_of(Pipe.of(Numbers(8)).map(lambda x: 1 // (x - 2)).filter(bool).batch(2).map(double))
+    made = worker_of(Pipe.of(Numbers(8)).map(lambda x: threading.Lock()).filter(bool).batch(2).map(double))
     (reply, _), packed = made.keep(ticket(0, 0, (0, 4, ())), ())
     assert reply.kind == FAILED
     assert packed is reply.result
     [answer], _ = made.deliver([ticket(1, 0, ([(0, 0, 2)], 0, 1))], [packed])
     error = load_error(answer.result.error)
-    assert isinstance(error, ZeroDivisionError)
+    assert isinstance(error, NotPicklable)
     assert "made again" in "".join(error.__notes__)
+
+
+def test_an_error_of_one_sample_is_said_beside_the_others() -> None:
+    made = worker_of(Pipe.of(Numbers(8)).map(lambda x: 1 // (x - 2)).filter(bool).batch(2).map(double))
+    (reply, _), packed = made.keep(ticket(0, 0, (0, 4, ())), ())
+    assert (reply.kind, reply.result.outputs) == (RESULT, 3)
+    [(before, position, error)] = reply.result.faults
+    assert (before, position) == (2, 2)
+    assert isinstance(load_error(error[0]), ZeroDivisionError)
 
 
 def test_a_watched_ticket_tells_each_position_beforehand_and_when_it_is_packed() -> None:

@@ -240,19 +240,21 @@ class Epoch(Iterator[T], Generic[T]):
         self._behind = (self.handed, at)
         return True
 
-    def pass_over(self, *, stay: bool) -> None:
-        """What `take()` has given out is no batch, and does not count as one.
+    def open(self) -> None:
+        """Open the streams now; an error of that is raised."""
+        self._run.start()
+        if self._run._ready:
+            self.take()  # (nothing else can have come before they were open)
 
-        `stay`: it is an error, which the caller raises in its place. As after any error of the pipe's, the epoch stands
-        before it until the next batch is received.
-        """
-        # (No call between these.)
-        self._meter.batches -= 1
-        if stay:
-            self._last = self._previous
-            self.handed = self.received
-        else:
-            self.received = self.handed
+    def streams(self) -> RunPlace | None:
+        """Where the streams stand now, whatever of them was handed out; None: there are none."""
+        return self._run.streams()
+
+    @property
+    def noted(self) -> Any:
+        """What an op has noted with the batch that was handed out last."""
+        ticket = self._last[1]
+        return None if ticket is None else ticket.state
 
     @property
     def workers(self) -> Workers | None:
@@ -310,7 +312,7 @@ class Epoch(Iterator[T], Generic[T]):
         count = self.handed if ahead else self.received
         if not self._tailed:
             run, ticket, taken = self._last if count == self.handed else self._previous
-            return run.place_at(ticket, taken)
+            return run.start() if ticket is None else run.place_at(ticket, taken)
         if self._clean and count == self.handed and not self._closed:
             return self.now()
         before, place = self._captured

@@ -84,7 +84,7 @@ class Executor:
             opened = opened.timed
             self._timed_next += self.program.timed * (1 if self._ran < OFTEN or self.program.timed == 1 else RARELY)
         stage = self.program.stages[stage_number]
-        place.spot, place.rows, self.spot.failed = self.spot, None, None
+        place.spot, place.rows, self.spot.failed, self.spot.state = self.spot, None, None, None
         if self._seeds and stage.feed != "strand":
             seed_globals(opened.keys[stage_number](number))
         self.skipped.clear()
@@ -118,13 +118,17 @@ class Executor:
             if state is None and block > 0:
                 return [], True, None  # the block before failed: an iterator that has raised is over
             cursor = self._open_strand(opened, strand, state)
+            if block == 0 and self.program.head.op.opens:
+                opened.strands[strand] = (1, cursor)
+                return [], False, cursor.state()
         samples: list[Any] = []
         ended = False
         until = time.monotonic() + STRAND_SECONDS
+        op = self.program.head.op
         begun = cursor.emitted
         self._note(begun)
         most = self.program.strand_block
-        fresh = self.program.head.op.fresh
+        fresh = op.fresh
         try:
             while len(samples) < most:
                 sample = next(cursor)
@@ -139,7 +143,8 @@ class Executor:
             if cursor.emitted != begun + len(samples):
                 raise  # (An exception that came from outside can come between a sample and its counting.)
             self._fails(len(samples), WHOLE, error)
-            return samples, True, None
+            if not op.goes_on or not isinstance(error, Exception):
+                return samples, True, None
         self.spot.here = None
         if self.program.timed == 1:
             self.timings = opened.timed.read_clock()

@@ -18,6 +18,7 @@ from headrace.engine.delivery import AnyOrder, open_many, place_after, raisable
 from headrace.engine.feeds.block import AssembledReply, Block
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
+from headrace.engine.feeds.strands import Strands
 from headrace.engine.places import RunPlace
 from headrace.engine.policy import Budget, Policy, too_many
 from headrace.engine.program import Program
@@ -133,6 +134,7 @@ class Run:
             else:
                 self._any.delivers(ticket, item.kept)
             self.ticket, self.taken, ticket.many = ticket, 0, 1
+            ticket.state = item.state
             self.skipped = item.skips
             if item.faults:
                 self._faults.extend(item.faults)
@@ -353,9 +355,23 @@ class Run:
             return self._began
         return place_after(self._feeds[-1], ticket, self.taken, len(ticket.breaks) - len(self._faults))
 
-    def place_at(self, ticket: Ticket | None, taken: int) -> RunPlace:
-        """Where it stood when so many outputs of a ticket were gone; before the first one there is None."""
-        return self._began if ticket is None else place_after(self._feeds[-1], ticket, taken)
+    def place_at(self, ticket: Ticket, taken: int) -> RunPlace:
+        """Where it stood when so many outputs of a ticket were gone."""
+        return place_after(self._feeds[-1], ticket, taken)
+
+    def start(self) -> RunPlace:
+        """Where it began: where its streams stood when they were opened, if they say that."""
+        feed = self._feeds[-1]
+        if not self.program.head.op.opens or not isinstance(feed, Strands):
+            return self._began
+        while feed.start is None and self.consistent and not self.ended:
+            self._pump()
+        return self._began if feed.start is None else RunPlace(feed.start, 0, self._began.skipped)
+
+    def streams(self) -> RunPlace | None:
+        """Where the streams that this run only hands on stand now, whatever of them was handed out."""
+        feed = self._feeds[-1]
+        return RunPlace(feed.now(), 0, self.skipped) if isinstance(feed, Strands) else None
 
     def mask(self) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""

@@ -25,8 +25,6 @@ class WorkerContext:
     base_seed: int
     count: int
     """How many workers there are, as the worker info says it; 0: the main process."""
-    emulated: bool = False
-    """A process may serve several workers, of which each has a copy of the dataset (see `workers`)."""
     single_reader: bool = False
     """Only worker 0 reads the dataset, and reads all of it."""
     dataset_states: Mapping[str, Any] | None = None
@@ -51,8 +49,6 @@ class WorkerSetup:
             with_torch()
         else:
             ImportWatcher.watch("torch", with_torch)
-        if context.emulated:
-            return
         seed_others(context.base_seed, number)
         if context.init_fn is not None:
             context.init_fn(number)

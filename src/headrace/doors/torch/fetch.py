@@ -10,7 +10,7 @@ An error gains a note that names the index.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.doors.torch.numpy_collate import default_collate, unlike
 from headrace.op import Each, place
@@ -27,22 +27,6 @@ def numbers(packed: bytes) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Skipped:
-    """An item of the stream that is no batch: one that was delivered before the snapshot, or a mark of a strand."""
-
-
-SKIP = None
-"""The ticket of a batch that was delivered before the snapshot was taken."""
-
-
-class WithState(NamedTuple):
-    """A batch, and the state of its worker's dataset after it."""
-
-    batch: Any
-    state: Any
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Fetch(Each[Any, Any]):
     """Read a batch of indices, or one index, and collate."""
 
@@ -50,17 +34,17 @@ class Fetch(Each[Any, Any]):
     collate_fn: Callable[[Any], Any]
     batched: bool
     keeps_state: bool = False
-    """Each batch comes `WithState`."""
+    """With each batch the state that the dataset has after it is told."""
     user = True
 
     def apply(self, sample: Any) -> Any:
-        if sample is SKIP:
-            return Skipped()
         first, index, packed = sample
         if packed:
             index = numbers(index)
         batch = self._batch(first, index)
-        return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
+        if self.keeps_state:
+            place.spot.state = self.dataset.state_dict()
+        return batch
 
     def _batch(self, first: int, index: object) -> Any:
         if not self.batched:

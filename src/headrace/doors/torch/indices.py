@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from headrace.doors.torch import seeds as seeds
-from headrace.doors.torch.fetch import SKIP, WIDTH
+from headrace.doors.torch.fetch import WIDTH
 from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
 from headrace.doors.torch.state import UNCOUNTED, LoaderPlace, MapPlace, StreamPlace
 from headrace.doors.torch.stream import stateful
@@ -37,7 +37,7 @@ class _Drawn(NamedTuple):
     state: Any
     """The state of the sampler's iterator, if it has one."""
     batch: Any
-    """`(first, index, packed)`, or SKIP, or the error that is raised in its place."""
+    """`(first, index, packed)`, or the error that is raised in its place; None where nobody will ask for it."""
 
 
 class Indices(Iterator[Any]):
@@ -58,7 +58,7 @@ class Indices(Iterator[Any]):
         self._packed = self._order is not None and self._order.packed
         self._width = WIDTH if self._packed else 1
         self._stateful = stateful(iterator)
-        self._drawn = deque([_Drawn(0, 0, None, SKIP)], maxlen=keep)
+        self._drawn = deque([_Drawn(0, 0, None, None)], maxlen=keep)
         """The last batches."""
         self.given = 0
         """How many are given out; when this is set back they are given out once more."""
@@ -77,7 +77,7 @@ class Indices(Iterator[Any]):
         """The error of a sampler has reached the caller. Its frames hold the iterator, which must be able to end."""
         for place, drawn in enumerate(self._drawn):
             if drawn.batch is error:
-                self._drawn[place] = drawn._replace(batch=SKIP)
+                self._drawn[place] = drawn._replace(batch=None)
 
     def _draw(self) -> None:
         """Ask the sampler for the next batch, or for the error that is raised in its place."""
@@ -159,7 +159,7 @@ class Indices(Iterator[Any]):
                     f"{samples} in as many now: some would come twice, or never. Load it with the sampler as it was"
                 )
         self._began = (at.batches, samples)
-        self._note(at.batches, samples, SKIP)
+        self._note(at.batches, samples, None)
         self.given = at.batches
         self.peek()
 

@@ -11,8 +11,7 @@ comes out of `next()`, the state is that after the last batch that the caller ha
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,17 +22,17 @@ from headrace.device import LastDelivered
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import EpochTimer
 from headrace.doors.torch.duplicates import DuplicateCheck, replicas, too_long
-from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.indices import IndexLists, Indices, begin, set_back, start_of
 from headrace.doors.torch.processes import ProcessView
 from headrace.doors.torch.progress import LoaderProgress, number_of
 from headrace.doors.torch.seeds import base_seed
 from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
-from headrace.doors.torch.stream import Raised, next_epoch, stateful
+from headrace.doors.torch.stream import next_epoch, stateful
 from headrace.doors.torch.words import WORDS
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
+from headrace.engine.wire.codec import pack_state, unpack_state
 from headrace.errors import SnapshotRefused, WorkerStuck
 from headrace.tracebacks import shorten, users_line
 
@@ -77,7 +76,7 @@ class Iteration(_BaseDataLoaderIter):
                     f"it with that many workers"
                 )
             states, kept = None, {}  # the next epoch is one of other workers
-        self._build(loader, resume.epoch, None if at is None else resume.num_workers, states)
+        self._build(loader, resume.epoch, states)
         tuning = loader._tuner is not None and not loader._tuner.settled
         self.timer = EpochTimer(loader, self._engine) if tuning else None
         self._begin(loader, start, drawn, at, RunPlace.read(kept["place"]) if "place" in kept else None)
@@ -92,12 +91,10 @@ class Iteration(_BaseDataLoaderIter):
         # The name under which profilers know the loader.
         self._profile_name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
 
-    def _build(
-        self, loader: "DataLoader[Any]", epoch: int, recorded: int | None = None, dataset_states: Any = None
-    ) -> None:
-        self._context = plan.context_of(loader, self._base_seed, recorded, dataset_states)
+    def _build(self, loader: "DataLoader[Any]", epoch: int, dataset_states: Mapping[str, Any] | None = None) -> None:
+        self._context = plan.context_of(loader, self._base_seed, dataset_states)
         self._keeps_state = plan.keeps_state(loader)
-        self._dataset_states: dict[str, Any] = dict(dataset_states or {})
+        self._dataset_states = {number: pack_state(state) for number, state in (dataset_states or {}).items()}
         self._lists = IndexLists(loader._index_sampler)
         self._engine = plan.build(loader, self._context, self._lists, epoch, loader._autosave)
         loader._took_over(self._engine)
@@ -117,16 +114,10 @@ class Iteration(_BaseDataLoaderIter):
         """Begin an epoch, or go on `at` a place in it; `place` holds what datasets keep from the epoch before."""
         self._epoch: Epoch[Any] | None = None
         self.handed_over: LastDelivered | None = None  # (see `device.TakenAhead`)
-        self._held: list[Any] = []
-        """What was taken and comes next: an error that a dataset was opened with, or the first batch."""
-        fresh = at is None
         passed = 0
         """Batches that are read and not delivered: the state could not be taken back to before them."""
         if isinstance(at, StreamPlace):
-            place, fresh = at.place, at.place is None
-            passed = at.batches if fresh else 0
-        self._starts_due = max(1, self._context.count) if fresh and plan.marks_start(loader, self._context.count) else 0
-        """Marks that come before the first batch: each worker says that it has opened its dataset."""
+            place, passed = at.place, at.batches if at.place is None else 0
         self._lists.now = self._indices(loader, start, at)
         if isinstance(at, MapPlace):
             done = tuple(number - at.batches for number in at.done)
@@ -155,18 +146,15 @@ class Iteration(_BaseDataLoaderIter):
         assert workers is not None
         self._engine_workers = workers
         self._deaths = len(workers.restarts)
-        progress.opens = weakref.WeakMethod(self._before_state)
         self._epoch, loader._progress = epoch, progress
         if loader.num_workers:
             epoch.start()
         elif self._dataset_states and not self._iterable:
-            progress.dataset.load_state_dict(deepcopy(self._dataset_states["0"]))
-        if not loader.num_workers or passed:
-            self._open_datasets()
-            if self._held and not loader.num_workers:
-                raise self._held.pop().take()
-            while passed:
-                passed -= type(next(epoch)) is not Skipped
+            progress.dataset.load_state_dict(unpack_state(self._dataset_states["0"]))
+        if not loader.num_workers:
+            epoch.open()
+        for _ in range(passed):
+            next(epoch)
 
     def _indices(self, loader: "DataLoader[Any]", start: dict[str, Any], at: LoaderPlace | None) -> Indices | None:
         """The indices of an epoch over a map-style dataset, from this place on."""
@@ -176,20 +164,6 @@ class Iteration(_BaseDataLoaderIter):
         if self._iterable:
             return None
         return Indices(self._index_sampler, self._sampler_iter, self._auto_collation, keep)
-
-    def _open_datasets(self) -> None:
-        """Wait for the mark of every worker that has opened its dataset."""
-        epoch = self._epoch
-        while self._starts_due and epoch is not None and not self._held:
-            data = epoch.take()
-            if type(data) is Skipped:
-                self._starts_due -= 1
-                epoch.pass_over(stay=False)
-                continue
-            if type(data) is Raised:
-                epoch.pass_over(stay=True)
-            # (If it is a batch, an exception has taken the place of a worker's mark; it is not delivered yet.)
-            self._held, self._starts_due = [data], 0
 
     def _reset(self, loader: "DataLoader[Any]", first_iter: bool = False) -> None:
         """The next epoch, with the same workers."""
@@ -203,7 +177,7 @@ class Iteration(_BaseDataLoaderIter):
         if anew:
             self._base_seed = seed
         self._dataset_states = dict(self._progress.dataset_states)  # (workers that stay keep their datasets)
-        if self._context.emulated or self._shut or anew:
+        if self._shut or anew:
             self._engine.close()
             self._build(loader, 0 if anew else self._engine.epoch)
         self._begin(loader, start, (int(not loader._seeds_once), 1))
@@ -241,34 +215,23 @@ class Iteration(_BaseDataLoaderIter):
         epoch = self._epoch
         if epoch is None:
             raise StopIteration
-        while True:
-            held = bool(self._held)
-            try:
-                data = self._held.pop() if held else epoch.take()
-            except StopIteration:
-                self._end()
-                raise
-            except WorkerStuck as stuck:
-                WORDS.retell(stuck)
-                raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
-            except Exception as error:
-                if (indices := self._lists.now) is not None:
-                    indices.forget(error)
-                WORDS.retell(error)
-                raise
-            if len(self._engine_workers.restarts) != self._deaths:
-                self._warn_of_death()
-            if self._num_workers and epoch.idle:
-                epoch.start()  # no worker should be idle while this batch is being used
-            kind = type(data)
-            if kind is not Skipped:
-                break
-            self._starts_due = max(0, self._starts_due - 1)
-            epoch.pass_over(stay=False)
-        if kind is Raised:
-            if not held:
-                epoch.pass_over(stay=True)
-            raise data.take()
+        try:
+            data = epoch.take()
+        except StopIteration:
+            self._end()
+            raise
+        except WorkerStuck as stuck:
+            WORDS.retell(stuck)
+            raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
+        except Exception as error:
+            if (indices := self._lists.now) is not None:
+                indices.forget(error)
+            WORDS.retell(error)
+            raise
+        if len(self._engine_workers.restarts) != self._deaths:
+            self._warn_of_death()
+        if self._num_workers and epoch.idle:
+            epoch.start()  # no worker should be idle while this batch is being used
         return self._finish(epoch, data) if self._needs_finish else data
 
     def _finish(self, epoch: Epoch[Any], data: Any) -> Any:
@@ -276,8 +239,7 @@ class Iteration(_BaseDataLoaderIter):
         progress, duplicates, promised, number = self._progress, self._duplicates, self._promised, 0
         if self._keeps_state or duplicates is not None:
             number = number_of(epoch.state(ahead=True)) or 0
-        if type(data) is WithState:
-            data, state = data
+        if (state := epoch.noted) is not None:
             progress.next_dataset_states = {**progress.dataset_states, str(number % self._num_workers): state}
         if duplicates is not None and (alike := duplicates.see(number % self._context.count, data)) is not None:
             self._duplicates = None
@@ -322,7 +284,8 @@ class Iteration(_BaseDataLoaderIter):
         if not self._iterable:
             own = self._progress.states()
             return {"own": own} if own else {}
-        place = None if self._context.emulated or self._epoch is None else next_epoch(self._epoch.state())
+        streams = None if self._epoch is None else self._epoch.streams()
+        place = None if streams is None else next_epoch(streams)
         return {} if place is None else {"place": place.plain()}
 
     def _end(self) -> None:
@@ -342,12 +305,6 @@ class Iteration(_BaseDataLoaderIter):
         """Wait until the first batch is there; an error at the start of a worker is raised."""
         if self._epoch is not None:
             self._epoch.wait()
-
-    def _before_state(self) -> None:
-        """Wait for these marks, unless an exception has interrupted the iterator: then the state is what is known."""
-        epoch = self._epoch
-        if epoch is not None and not epoch.closed and epoch.received == epoch.handed:
-            self._open_datasets()
 
     def _leave(self) -> None:
         """Leave the rest of this epoch."""

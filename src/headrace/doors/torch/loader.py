@@ -227,6 +227,12 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         else:
             self._set_back(resume)
         at = resume.at if self._resume is resume else None
+        if isinstance(at, StreamPlace) and self.shard is None and resume.num_workers != self.num_workers:
+            self._resume = None
+            raise SnapshotRefused(
+                f"this state stands inside an epoch that is read with num_workers={resume.num_workers}, by each worker "
+                f"for itself: go on with that number, not {self.num_workers}, or take the state between epochs"
+            )
         inside = behind_samples(at.place) if isinstance(at, StreamPlace) else at is not None and at.batches > 0
         if inside and not self.reproducible and (self.num_workers or resume.num_workers):
             warn_once(

@@ -70,15 +70,15 @@ def in_words(loader: "DataLoader[Any]") -> str:
     return "\n  ".join([f"{type(loader).__name__} over {type(loader.dataset).__qualname__}, {workers}", *lines])
 
 
-def marks_start(loader: "DataLoader[Any]", workers: int) -> bool:
-    """Whether each worker marks the moment before its first batch, so that a place there holds the dataset's state.
+def opens(loader: "DataLoader[Any]") -> bool:
+    """Whether it is known where the dataset stands before its first batch.
 
-    Without workers `iter()` opens the dataset and waits for the mark, as torch does it; with workers only a state that
-    is taken before the first batch waits for the marks of all of them.
+    Without workers `iter()` opens it, as torch does it; with workers only a state that is taken before the first batch
+    waits until all of them have.
     """
     if not is_iterable(loader) or loader.shard == "auto" or loader.shuffle_window is not None:
         return False
-    return workers == 0 or stateful(loader.dataset)
+    return loader.num_workers == 0 or stateful(loader.dataset)
 
 
 def keeps_state(loader: "DataLoader[Any]") -> bool:
@@ -93,22 +93,12 @@ def has_replicas(loader: "DataLoader[Any]") -> bool:
 
 
 def context_of(
-    loader: "DataLoader[Any]",
-    base_seed: int,
-    recorded: int | None = None,
-    dataset_states: Mapping[str, Any] | None = None,
+    loader: "DataLoader[Any]", base_seed: int, dataset_states: Mapping[str, Any] | None = None
 ) -> WorkerContext:
-    """What the workers have in common.
-
-    `recorded` is the num_workers of the snapshot that the epoch goes on from, `dataset_states` the states of its
-    workers' map-style datasets.
-    """
-    auto = loader.shard == "auto"
-    count = loader.num_workers if recorded is None else recorded
-    emulated = is_iterable(loader) and not auto and count != loader.num_workers
+    """What the workers have in common; `dataset_states` are the states that their map-style datasets go on from."""
     return WorkerContext(
-        loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, count,
-        emulated=emulated, single_reader=auto,
+        loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, loader.num_workers,
+        single_reader=loader.shard == "auto",
         dataset_states=dataset_states if keeps_state(loader) else None,
     )  # fmt: skip
 
@@ -135,9 +125,7 @@ def pipe(loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch)
     size, drop_last, window, keyed = loader.batch_size, loader.drop_last, loader.shuffle_window, loader.reproducible
     if loader.shard is None and window is None:
         every = getattr(loader, "snapshot_every_n_steps", None)
-        return Pipe(
-            Stream(context, size, drop_last, keyed, marks_start=marks_start(loader, context.count), every=every)
-        )
+        return Pipe(Stream(context, size, drop_last, keyed, opens=opens(loader), every=every))
     samples: Pipe[Any] = Pipe(Stream(context, None, False, keyed, single=True))
     if window is not None:
         samples = Pipe(ShuffleStrand(window), samples)

@@ -1,6 +1,6 @@
 """Progress: where an iterator stands; the loader keeps that of its last one, for states after the iterator is gone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, Strea
 from headrace.engine.feeds.listed import Item
 from headrace.engine.feeds.strands import InStrands
 from headrace.engine.places import RunPlace
+from headrace.engine.wire.codec import unpack_state
 from headrace.loader import Loader
 
 
@@ -31,14 +32,12 @@ class LoaderProgress:
     indices: Indices | None
     dataset: Any
     """A map-style dataset that has a state and is read by the main process."""
-    dataset_states: Mapping[str, Any]
-    """The states of the workers' copies of a map-style dataset, by worker, behind the last batch delivered."""
-    next_dataset_states: Mapping[str, Any]
+    dataset_states: Mapping[str, bytes]
+    """The packed states of the workers' copies of a map-style dataset, by worker, behind the last batch delivered."""
+    next_dataset_states: Mapping[str, bytes]
     """The same behind the batch that is about to be delivered."""
     kept: dict[str, Any] | None = None
     """At the end of the epoch: the states that datasets carry into the next one."""
-    opens: Callable[[], Callable[[], None] | None] = lambda: None
-    """Of a live iterator: waits until each worker has said where its dataset stands before the first batch."""
     handed_over: LastDelivered | None = None
     """Where batches are taken ahead (copies to a device): what is known of the one that the caller has."""
     _left: LoaderPlace | None = None
@@ -58,8 +57,6 @@ class LoaderProgress:
         """Where the epoch stands; `ahead`: when the batch at hand has been delivered."""
         if self._left is not None:
             return self._left
-        if (opens := self.opens()) is not None:
-            opens()
         _, place = self.engine.place(ahead)
         assert isinstance(place, RunPlace)
         if self.indices is None:
@@ -78,7 +75,8 @@ class LoaderProgress:
         """The states of map-style datasets, by worker."""
         if self.dataset is not None:
             return {"0": deepcopy(self.dataset.state_dict())}
-        return dict(self.next_dataset_states if ahead else self.dataset_states)
+        packed = self.next_dataset_states if ahead else self.dataset_states
+        return {number: unpack_state(state) for number, state in packed.items()}
 
     def state(self, ahead: bool = False) -> dict[str, Any]:
         """The snapshot."""

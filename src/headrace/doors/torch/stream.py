@@ -1,58 +1,32 @@
 """Stream: an iterable-style dataset as one strand per worker, read and batched as torch's fetcher does it.
 
-    batch   up to `batch_size` samples; an empty one ends the strand, a short last one is dropped if asked for
-    error   of the user's code: it arrives at its place in the stream as a `Raised`, and the strand goes on, as torch's
-            worker does; before ops that mix samples it is raised, and ends the strand
-    state   what the `state_dict()` of the dataset or of its iterator gave, as often as 5 % of the time allows, and how
-            many batches were read since; a dataset that has none is read again from the start. A `Skipped` before the
-            first batch and one after the last make places that hold the state of just these moments
-
-The strand's worker is the process that it runs in, or an emulated one (see `workers`).
+batch   up to `batch_size` samples; an empty one ends the strand, a short last one is dropped if asked for
+error   of the user's code: the strand goes on behind it, as torch's worker does; before ops that mix samples it is
+        the end of the strand
+state   what the `state_dict()` of the dataset or of its iterator gave, as often as 5 % of the time allows, and how
+        many batches were read since; a dataset that has none is read again from the start. It is taken when the
+        dataset is opened and behind the last batch, too
 """
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.doors.torch.context import WorkerContext
-from headrace.doors.torch.fetch import Skipped
 from headrace.doors.torch.numpy_collate import is_default_collate
-from headrace.doors.torch.workers import EmulatedWorker
 from headrace.engine.feeds.place import chain
 from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
 from headrace.engine.wire import codec
-from headrace.engine.wire.failures import failed, remote
 from headrace.op import Here, Source, place
 from headrace.plan.seed import key, seed_globals
 
+MOST_TRIES = 1000
+"""Errors for each batch that is read again, after which a dataset counts as one that only fails."""
 LARGEST_STATE = 100_000
 """Bytes; a larger state would not fit in a reply, so the one before it is kept and more batches are read again."""
-
-
-class Raised:
-    """An error of the user's code, as one item of the stream."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error: BaseException | None = error
-
-    def take(self) -> BaseException:
-        """The error, once: its traceback holds the iterator, and the engine still holds this item."""
-        error, self.error = self.error, None
-        assert error is not None
-        return error
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, failed(self.take())
-
-
-def _arrived(*parts: Any) -> Raised:
-    return Raised(remote(*parts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,14 +39,17 @@ class Stream(Source[Any]):
     keyed: bool
     """Seed the global generators before each batch."""
     single: bool = False
-    """Samples as they are, for ops that mix them: not collated, errors are raised, no `Skipped` comes at the end."""
-    marks_start: bool = False
-    """A `Skipped` comes at the start."""
+    """Samples as they are, for ops that mix them: not collated, and the first error is the last."""
+    opens: bool = False
     every: int | None = None
     """The state is taken every so many batches; None: as often as time allows."""
     quiet = True
     batches = True
     divides = True
+
+    @property
+    def goes_on(self) -> bool:  # type: ignore[override]
+        return not self.single
 
     @property
     def fresh(self) -> bool:
@@ -85,9 +62,9 @@ class Stream(Source[Any]):
     def accepts(self, note: Any) -> bool:
         if note is None:
             return True
-        counts = [note.get(name) for name in ("at", "samples")] if isinstance(note, dict) else []
+        counts = [note.get(name) for name in ("tries", "batches", "samples")] if isinstance(note, dict) else []
         return (
-            len(counts) == 2
+            len(counts) == 3
             and all(isinstance(n, int) and n >= 0 for n in counts)
             and all(isinstance(note.get(name), bool) for name in ("ended", "epoch over"))
             and {"dataset", "iterator"} <= note.keys()
@@ -98,69 +75,64 @@ class Stream(Source[Any]):
 
 
 class _Strand(Iterator[Any]):
-    """One worker's items: batches, errors and marks."""
+    """One worker's batches."""
 
     def __init__(self, op: Stream, here: Here) -> None:
         here.seed = key(here.seed, "strand", here.strand)
         self._op = op
         self._here = here
-        note = here.note or {"at": 0, "samples": 0, "ended": False}
-        self._items: int = note["at"]
+        note = here.note or {"tries": 0, "batches": 0, "samples": 0, "ended": False}
+        self._tries: int = note["tries"]
+        """Batches, and errors in their places."""
+        self._batches: int = note["batches"]
         self._position: int = note["samples"]
         self._ended: bool = note["ended"]
-        self._samples: Any = None
+        self._end_noted = False
         self._stateful: dict[str, Any] = {}
         """The dataset and its iterator, as far as they have a state."""
-        self._worker = EmulatedWorker(op.context, here.strand) if op.context.emulated else None
-        reader = op.context if self._worker is None else self._worker
-        self._dataset, self._collate = reader.dataset, reader.collate_fn
         self._cost = self._looked = 0.0
         """Seconds that taking the state took, and when that was."""
-        self._end_marked = op.single
+        self._samples: Any = None if self._ended else self._opened()
 
     def __next__(self) -> Any:
         # What lies between the last note and the place of the snapshot, or of a worker's death, is read again.
-        while self._items < self._here.emitted:
-            self._next_item()
-        return self._next_item()
+        while self._batches < self._here.emitted:
+            self._again()
+        return self._next_batch()
 
-    def _next_item(self) -> Any:
-        with nullcontext() if self._worker is None else self._worker.at_work():
-            number = max(0, self._items - self._op.marks_start)
-            # (Once for the mark at the start and the first batch, unless the strand resumes between the two.)
-            if self._op.keyed and (number or self._samples is None):
-                seed_globals(key(self._here.seed, "batch", number))
-            try:
-                item = self._read()
-            except StopIteration:
-                if self._end_marked or not self._stateful:
-                    raise
-                self._ended = self._end_marked = True
-                item = Skipped()
-            except Exception as error:
-                error.add_note(
-                    f"headrace: in {self._op.describe()}, near sample {self._position} of worker {self._here.strand}"
-                )
-                if self._op.single:
-                    raise
-                item = Raised(error)
-        self._items += 1
+    def _again(self) -> None:
+        try:
+            self._next_batch()
+        except StopIteration:
+            raise
+        except Exception:
+            # It was raised when its turn came; one that comes for ever did not.
+            if self._tries > MOST_TRIES * (1 + self._here.emitted):
+                raise
+
+    def _next_batch(self) -> Any:
+        if self._op.keyed and self._tries:  # (the first one goes on behind the opening)
+            seed_globals(key(self._here.seed, "batch", self._tries))
+        try:
+            batch = self._read()
+            self._batches += 1
+        except StopIteration:
+            if self._stateful and not self._end_noted:
+                self._ended = self._end_noted = True
+                self._note_state()
+            raise
+        except Exception:
+            self._tries += 1
+            raise
+        self._tries += 1
         if self._stateful:
             # (Also behind the first batch: until then a dataset may still have the state of the epoch before.)
-            self._note_state(asked=number == 0 or type(item) is Skipped)
-        return item
+            self._note_state(asked=self._tries == 1)
+        return batch
 
     def _read(self) -> Any:
-        """The next batch or sample, or the mark at the start."""
+        """The next batch or sample."""
         place.at(self._here, self._position)
-        if self._samples is None and not self._ended:
-            try:
-                self._open()
-            except BaseException:
-                self._ended = self._end_marked = True
-                raise
-            if self._op.marks_start and self._items == 0:
-                return Skipped()
         if self._ended:
             raise StopIteration
         size = self._op.batch_size
@@ -187,15 +159,19 @@ class _Strand(Iterator[Any]):
 
     def _collated(self, batch: Any) -> Any:
         try:
-            return self._collate(batch)
+            return self._op.context.collate_fn(batch)
         except StopIteration as error:
             # It would end the strand in silence.
             raise RuntimeError("collate_fn raised StopIteration") from error
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        dataset, note = self._dataset, self._here.note
+    def _opened(self) -> Any:
+        """The dataset's iterator."""
+        place.at(self._here, self._position)
+        if self._op.keyed:
+            seed_globals(key(self._here.seed, "batch", self._tries))
+        dataset, note = self._op.context.dataset, self._here.note
         if stateful(dataset):
             self._stateful["dataset"] = dataset
         samples = None if note is None else restored(dataset, note)
@@ -207,19 +183,22 @@ class _Strand(Iterator[Any]):
             self._stateful["iterator"] = samples
         elif note is not None and note["samples"] == 0:
             samples = _BegunAnew(samples, dataset)
-        self._samples = samples
+        if self._op.opens and self._stateful:
+            self._note_state()
+        return samples
 
-    def _note_state(self, asked: bool) -> None:
+    def _note_state(self, asked: bool = True) -> None:
         """Note where the dataset stands, unless that takes too much of the time."""
         now = time.perf_counter()
         if self._op.every:
-            due = self._items % self._op.every == 0
+            due = self._tries % self._op.every == 0
         else:
             due = now - self._looked >= 20 * self._cost
         if not due and not asked:
             return
         note = {
-            "at": self._items,
+            "tries": self._tries,
+            "batches": self._batches,
             "samples": self._position,
             "ended": self._ended,
             "epoch over": False,
@@ -281,7 +260,8 @@ def next_epoch(place: RunPlace) -> RunPlace | None:
     notes: list[Any] = [None if state is None else state[2] for state in strands]
     if not any(notes):
         return None
-    kept = [note and {**note, "at": 0, "samples": 0, "ended": False, "epoch over": True} for note in notes]
+    begin = {"tries": 0, "batches": 0, "samples": 0, "ended": False, "epoch over": True}
+    kept = [note and {**note, **begin} for note in notes]
     return RunPlace(InStrands(0, tuple(Strand(state=[0, 0, note, 0, []]) for note in kept)))
 
 

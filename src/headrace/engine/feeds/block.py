@@ -91,15 +91,14 @@ class AssembledReply:
     """Stands in the loop where a reply would, for samples that need no worker any more: the consumer takes them out of
     their blocks itself, as one list (`group`) or one by one."""
 
-    __slots__ = ("count", "faults", "group", "kept", "skips", "slot", "ticket")
+    __slots__ = ("count", "faults", "group", "kept", "skips", "slot", "state", "ticket")
 
     def __init__(self, ticket: Ticket, group: bool) -> None:
         self.ticket = ticket
         self.group = group
         self.faults: Sequence[Fault] = () if ticket.error is None else ((0, WHOLE, ticket.error),)
         self.skips, self.kept = ticket.skips, ticket.kept
-        self.count = None
-        self.slot = None
+        self.count = self.slot = self.state = None
 
     @classmethod
     def of(cls, entry: Entry) -> AssembledReply:

@@ -69,7 +69,7 @@ class InStrands(Place):
 
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         unordered = not setting.policy.ordered and stage == len(setting.program.stages) - 1
-        return Strands(self, setting.epoch, setting.policy.prefetch, unordered)
+        return Strands(self, setting.epoch, setting.policy.prefetch, unordered, setting.program.head.op.opens)
 
 
 def _check_state(state: object, node: Pipe[Any]) -> None:
@@ -100,9 +100,12 @@ class Strands(Feed):
 
     streamed = True
 
-    def __init__(self, at: InStrands, epoch: int, depth: int, unordered: bool = False) -> None:
+    def __init__(self, at: InStrands, epoch: int, depth: int, unordered: bool = False, opens: bool = False) -> None:
         self._unordered = unordered
         """Blocks are handed on as they come: strands do not wait for each other."""
+        self.start: InStrands | None = None if opens and any(s.block == 0 and not s.over for s in at.strands) else at
+        """Where it began; None until every strand has said where it stood when it was opened, if they say that. Before
+        that nothing is handed on."""
         self._epoch = epoch
         self._depth = depth
         self._turn = at.turn
@@ -145,9 +148,18 @@ class Strands(Feed):
         s = reply.ticket.strand
         assert s is not None
         self._waiting[s] -= 1
-        self._over[s] = self._over[s] or reply.ended or bool(reply.faults)
+        self._over[s] = self._over[s] or reply.ended or (bool(reply.faults) and reply.state is None)
         self._queues[s].append((block, reply.state))
+        if self.start is None:
+            if self._numbers[s] == 0 and not reply.faults:
+                self._next_block(s)
+            if not all(map(self._begun, range(len(self._queues)))):
+                return iter(())
+            self.start = self.now()
         return self._as_they_come() if self._unordered else self._in_turn()
+
+    def _begun(self, s: int) -> bool:
+        return self._numbers[s] > 0 or self._over[s] or bool(self._queues[s])
 
     def seen(self, before: int, reply: Reply) -> int:
         # No ticket says how many samples it asks for. Some may wait in an op, such as a shuffle, but one that has
@@ -226,8 +238,13 @@ class Strands(Feed):
         ]
         return _StrandsMark(self._turn % len(saved), saved)
 
+    def now(self) -> InStrands:
+        """Where all strands stand now."""
+        return self._place(self._now())
+
     def at(self, mark: object) -> Place:
-        if not isinstance(mark, _StrandsMark):
-            return super().at(mark)
+        return self._place(mark) if isinstance(mark, _StrandsMark) else super().at(mark)
+
+    def _place(self, mark: _StrandsMark) -> InStrands:
         unpacked = ((unpack_state(s) if isinstance(s, bytes) else s, *rest) for s, *rest in mark.strands)
         return InStrands(mark.turn, tuple(Strand(*strand) for strand in unpacked))

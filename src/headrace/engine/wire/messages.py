@@ -63,7 +63,8 @@ class Result(NamedTuple):
     table: SampleTable | None
     """Of samples for the next stage, or of a block of a stream."""
     strand: tuple[bool, Any] | None
-    """Of a block of a stream: whether the stream has ended, and where it stands now."""
+    """Of a block of a stream: whether the stream has ended, and where it stands now; of another ticket False, and what
+    an op has noted with it, if one has."""
     skipped: tuple[Skip, ...]
     seconds: Seconds
     faults: tuple[tuple[int, int, Failed], ...]
@@ -130,6 +131,8 @@ class Ticket:
     slot: Slot | None = None
     avoid: tuple[int, ...] = ()
     """Positions that are left out because they are poison; in the end also those that have failed."""
+    state: Any = None
+    """What an op has noted with it; known when it is delivered."""
     many: int = 0
     """How many outputs it has had; known when it is delivered."""
     breaks: Sequence[tuple[int, object]] = ()
@@ -177,7 +180,9 @@ class Reply:
     bytes: int = 0
     """How much of a slot the outputs take."""
     ended: bool = False
+    """Of a block of a stream: nothing comes after it."""
     state: Any = None
+    """Of a block of a stream: where that stands now; of another ticket: what an op has noted with it."""
 
 
 def failure(error: Exception) -> str:

@@ -57,7 +57,8 @@ class Task:
         self.began = 0.0
         """When the ticket at hand was begun."""
         self.strand: tuple[bool, Any] | None = None
-        """After a block of a stream: whether the stream has ended, and where it stands now."""
+        """After a block of a stream: whether the stream has ended, and where it stands now. After another ticket:
+        False, and the state that an op has noted with it, if one has."""
 
     def run(
         self, stage_number: int, epoch: int, number: int, payload: Any, avoid: tuple[int, ...], load: Load
@@ -71,14 +72,20 @@ class Task:
             if self._packed and state is not None:
                 state = codec.unpack_state(state)
             outputs, ended, state = executor.strand(epoch, name, number, state)
-            self.strand = (ended, codec.pack_state(state) if self._packed and state is not None else state)
+            self.strand = (ended, self._packed_state(state))
             return outputs
         if stage.feed == "refs":
             refs, base, stride = payload
             payload = (load(refs), base, stride)
         elif stage.feed == "listed" and self._packed:
             payload = pickle.loads(payload)
-        return executor.run(stage_number, epoch, number, payload, avoid)
+        outputs = executor.run(stage_number, epoch, number, payload, avoid)
+        if executor.spot.state is not None:
+            self.strand = (False, self._packed_state(executor.spot.state))
+        return outputs
+
+    def _packed_state(self, state: Any) -> Any:
+        return codec.pack_state(state) if self._packed and state is not None else state
 
     def pack(
         self, stage_number: int, outputs: list[Any], writer: codec.Writer, grow: Callable[[int], codec.Writer]
@@ -106,14 +113,14 @@ class Task:
         count = 1 if alone else None
         big = len(head) > IN_MESSAGE
         if not buffers and not big:
-            return head, (), count, 0, None, None, tuple(self.executor.skipped), self.seconds(), self._faults()
+            return head, (), count, 0, None, self.strand, tuple(self.executor.skipped), self.seconds(), self._faults()
         need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
         if need > writer.size:
             writer = grow(need)
         spans = tuple(writer.write(buffers))
         if big:
             head = (writer.put(head), len(head))
-        return head, spans, count, need, None, None, tuple(self.executor.skipped), self.seconds(), self._faults()
+        return head, spans, count, need, None, self.strand, tuple(self.executor.skipped), self.seconds(), self._faults()
 
     def _without_unpackable(self, outputs: list[Any]) -> list[Any]:
         """The outputs that can be packed; those that cannot are errors in their places."""
@@ -147,7 +154,7 @@ class Task:
             raise
         except Exception:
             if self.strand is not None:
-                raise
+                raise  # (a stream that goes on behind what it could not hand on would hide the loss)
             outputs = self._without_unpackable(outputs)
             heads, parts = codec.pack_many(outputs)
         need = codec.need_many(writer, heads, parts)

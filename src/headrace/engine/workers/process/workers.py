@@ -257,7 +257,7 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
             self._placement.made(ticket, reply.spans[0])
         ticket.slot = None
         self._deaths.survived(ticket)
-        if reply.state is not None:
+        if reply.state is not None and ticket.strand is not None:
             self._strands.note(ticket, reply.state)
         for number in held:
             for block, *_ in ticket.payload[0]:
