@@ -32,7 +32,7 @@ def check_limit(size: int, limit: int, what: str) -> None:
         )
 
 
-def limit_of(stream: Any) -> int:
+def limit_of(stream: object) -> int:
     """The limit of what is read from a stream: that of a file which is unpacked, none for any other."""
     limit = getattr(getattr(stream, "file_obj", stream), "limit", UNLIMITED)
     return limit if isinstance(limit, int) else UNLIMITED
