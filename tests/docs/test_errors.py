@@ -1,6 +1,7 @@
 """The page docs/errors.md tells the truth: its messages are in the source, and are what the errors really say."""
 
 import ast
+import io
 import os
 import re
 import signal
@@ -172,6 +173,15 @@ def locked(x: int) -> Any:
     return threading.Lock()
 
 
+def large_image() -> Any:
+    pytest.importorskip("PIL")
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(file, "PNG")
+    return list(Pipe.of([("a.png", file.getvalue())]).decode(max_bytes=1000))
+
+
 FORK: dict[str, Any] = {"workers": 1, "start_method": "fork"}
 STREAM = Pipe.of(lambda: iter(range(4)))
 TWO = World(rank=0, ranks=2)
@@ -194,6 +204,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "these tables do not have the same columns": other_columns,
     "... cannot be sent to a worker process": lambda: read(Pipe.of(Locked()), workers=1),
     "a sample of type ... cannot travel": lambda: read(Pipe.of([1]).map(locked), **FORK),
+    "... takes ... bytes of memory or more": large_image,
     "... is not installed; it comes with": lambda: _raise(missing("arrow", "pyarrow")),
     "the length of this loader is not known": lambda: len(Loader(STREAM)),
     "the length of this pipe is not known": lambda: len(STREAM),
