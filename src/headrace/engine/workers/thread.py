@@ -62,11 +62,12 @@ class ThreadWorkers(Workers):
                     raise failed
                 self._now[number] = (threading.get_ident(), task, ticket)
                 reply = answer(task, ticket)
+                task.end_copy()
             except BaseException as error:
+                task.end_copy(error)  # (as it was raised: a copy that ends by sys.exit() says nothing)
                 task.note(error)
                 reply = Reply(ticket)
                 reply.error = without_exit(error)
-            task.end_copy(reply.error)
             self._now.pop(number, None)
             reply.worker = number
             self._out.put(reply)
