@@ -36,9 +36,11 @@ _HOUSE = f"{os.path.dirname(__file__)}{os.sep}"
 _ENGINE = f"{_HOUSE}engine{os.sep}"
 _NAME = f"{__name__.partition('.')[0]}."
 _TORCHS = tuple(
-    os.path.join("torch", "utils", "data", *name) for name in (("dataloader.py",), ("_utils", "collate.py"))
+    os.path.join("torch", "utils", "data", *name)
+    for name in (("dataloader.py",), ("_utils", "collate.py"), ("datapipes", "_hook_iterator.py"))
 )
-"""What the loader of torch that ours extends, and its collate, call inside themselves says as little."""
+"""What torch calls inside itself says as little: its loader, which ours extends, its collate, and what it puts around
+the iteration of a DataPipe."""
 
 
 def full() -> bool:

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.errors import LARGEST as LARGEST
 from headrace.errors import TooLarge
 
-LARGEST = 200_000_000
-"""The limit, unless the user gives another one as `max_bytes`."""
 PARSED = 10
 """Bytes of memory that are counted for a byte of text that is parsed: lists and numbers take more than their text."""
 VALUE = 64
@@ -33,7 +32,7 @@ def check_limit(size: int, limit: int, what: str) -> None:
         )
 
 
-def limit_of(stream: Any) -> int:
+def limit_of(stream: object) -> int:
     """The limit of what is read from a stream: that of a file which is unpacked, none for any other."""
     limit = getattr(getattr(stream, "file_obj", stream), "limit", UNLIMITED)
     return limit if isinstance(limit, int) else UNLIMITED

@@ -74,7 +74,7 @@ _HEADERS: dict[tuple[int, int], Any] = {
 }
 
 
-def decode_audio(extension: str, data: Any, max_bytes: int = LARGEST) -> Any:
+def decode_audio(extension: str, data: bytes, max_bytes: int = LARGEST) -> Any:
     """`(samples, rate)`: float32 from -1 to 1, (frames, channels)."""
     if extension not in AUDIO:
         return None
