@@ -34,6 +34,8 @@ R = TypeVar("R")
 
 _HOUSE = f"{os.path.dirname(__file__)}{os.sep}"
 _ENGINE = f"{_HOUSE}engine{os.sep}"
+_DUMPED_HOUSE, _DUMPED_ENGINE = (path.encode("ascii", "backslashreplace").decode("ascii") for path in (_HOUSE, _ENGINE))
+"""The same as `faulthandler` writes them: letters that are not ASCII are escaped."""
 _NAME = f"{__name__.partition('.')[0]}."
 _TORCHS = tuple(
     os.path.join("torch", "utils", "data", *name)
@@ -113,8 +115,8 @@ def short_dump(dump: str) -> str:
         return dump
     threads = []
     for title, *lines in (thread.splitlines() for thread in dump.strip().split("\n\n")):
-        inside = takewhile(lambda line: _ENGINE not in line, lines)
-        if called := [line for line in inside if _HOUSE not in line]:
+        inside = takewhile(lambda line: _DUMPED_ENGINE not in line, lines)
+        if called := [line for line in inside if _DUMPED_HOUSE not in line]:
             threads += [title, *called, ""]
     return "\n".join(threads) or dump
 

@@ -23,12 +23,13 @@ PIECE = 16 << 20
 """Bytes that are read at a time."""
 
 
-def check_limit(size: int, limit: int, what: str) -> None:
-    """Raise if so many bytes are more than the limit."""
-    if size > limit:
+def check_limit(size: int, limit: int, what: str, times: float = 1) -> None:
+    """Raise if so many bytes are more than the limit, or than so many times the limit."""
+    if size > times * limit:
+        allowed = "" if times == 1 else f" allows {int(times * limit):,} of them"
         raise TooLarge(
-            f"{what} takes {size:,} bytes of memory or more, and max_bytes={limit:,}: if the file is not damaged and "
-            "you trust it, give the verb that unpacks or decodes it a larger max_bytes="
+            f"{what} takes {size:,} bytes of memory or more, and max_bytes={limit:,}{allowed}: if the file is not "
+            "damaged and you trust it, give the verb that unpacks or decodes it a larger max_bytes="
         )
 
 

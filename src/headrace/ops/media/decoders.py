@@ -71,6 +71,7 @@ def _array(data: bytes) -> Any:
 _HEADERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,  # (it differs in the names of fields only, which are UTF-8)
 }
 
 
