@@ -108,6 +108,40 @@ def test_of_what_hangs_the_calls_of_the_program_are_shown(kind: str, tmp_path: P
     assert len(str(caught.value).splitlines()) < 10, str(caught.value)
 
 
+def test_what_hangs_is_told_in_few_lines_wherever_the_package_lies(run_script: RunScript, tmp_path: Path) -> None:
+    """A dump of a process has its paths in ASCII: from a folder whose name is not, it showed the whole engine."""
+    (installed := tmp_path / "a b ü €").mkdir()
+    (installed / "headrace").symlink_to(Path(headrace.__file__).parent)
+    done = run_script(
+        """
+        import os
+
+        import headrace
+        from headrace import Loader, Pipe
+        from headrace.errors import WorkerStuck
+
+        def waiting(x):
+            with open("empty", "rb") as file:
+                file.read(1)
+
+        if __name__ == "__main__":
+            assert not headrace.__file__.isascii()
+            os.mkfifo("empty")
+            writer = os.open("empty", os.O_RDWR)  # (Nothing comes, and there is no end.)
+            with Loader(Pipe.of([1]).map(waiting), workers=1, start_method="fork", timeout=0.5) as loader:
+                try:
+                    list(loader)
+                except WorkerStuck as error:
+                    print(error)
+                os.write(writer, b"x")
+        """,
+        env={"PYTHONPATH": str(installed)},
+    )
+    assert "in waiting" in done.stdout, done.stderr
+    assert "headrace/" not in done.stdout
+    assert len(done.stdout.splitlines()) < 10, done.stdout
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_led_to_an_error_is_shown_too(kind: str) -> None:
     with Loader(Pipe.of([1]).map(wrapping), **KINDS[kind]) as loader, pytest.raises(ValueError) as caught:

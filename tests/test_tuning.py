@@ -14,7 +14,7 @@ from headrace import Loader, Pipe
 from headrace.engine import tuning
 from headrace.engine.policy import Policy
 from headrace.engine.tuning import Tuner
-from headrace.errors import BadOption
+from headrace.errors import BadOption, warn_once
 
 BUSY = 0.9
 """The share of its time that a loop waits which is bound by its loader."""
@@ -127,6 +127,21 @@ def test_prefetch_may_be_left_to_the_engine_and_other_words_are_refused() -> Non
         assert loader.stats().prefetch >= 1
     with pytest.raises(BadOption, match="workers must be a whole number"):
         Loader(Pipe.of(range(8)), workers="many")  # type: ignore[arg-type]
+
+
+def test_far_more_worker_processes_than_cores_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tuning, "available", lambda: 2)
+    warn_once.cache_clear()
+    pipe = Pipe.of(range(8))
+    options: list[dict[str, Any]] = [{}, {"workers": 2 * tuning.USUAL}, {"workers": 32, "kind": "thread"}]
+    for few in options:
+        Loader(pipe, **few).close()
+    assert not caplog.messages
+    for _ in range(2):
+        Loader(pipe, workers=32).close()
+    assert [text.partition(":")[0] for text in caplog.messages] == ["workers=32 are 32 processes on 2 cores"]
 
 
 def test_the_lab_compares_it_with_fixed_numbers() -> None:

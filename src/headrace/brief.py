@@ -21,7 +21,7 @@ def _argument(instance: object, field: "Field[Any]") -> str:
     return f"{field.name}={brief(value)}" if differs else ""
 
 
-def brief(value: Any) -> str:
+def brief(value: object) -> str:
     """A value for a reader: functions by name, arrays and collections by kind and size."""
     if (name := getattr(value, "__qualname__", None)) is not None:
         return "lambda" if name.endswith("<lambda>") else str(name).rpartition("<locals>.")[2]
@@ -50,7 +50,7 @@ def _hashed(value: object) -> str:
     return f"<{type(value).__qualname__} {blake2b(repr(value).encode(), digest_size=8).hexdigest()}>"
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A short text that is the same in every process: functions and classes by qualified name, other objects and long
     containers by their type."""
     if (name := getattr(value, "__qualname__", None)) is not None:

@@ -23,6 +23,10 @@ import errno
 from collections.abc import Iterable
 from functools import cache
 
+LARGEST = 200_000_000
+"""The limit of `TooLarge`, unless the user gives another one as `max_bytes`. It is here, and not beside what checks it
+(`sources.limit`), because workers import the verbs, whose default it is, and no sources."""
+
 
 class HeadraceError(Exception):
     """Root of the tree."""

@@ -34,11 +34,15 @@ R = TypeVar("R")
 
 _HOUSE = f"{os.path.dirname(__file__)}{os.sep}"
 _ENGINE = f"{_HOUSE}engine{os.sep}"
+_DUMPED_HOUSE, _DUMPED_ENGINE = (path.encode("ascii", "backslashreplace").decode("ascii") for path in (_HOUSE, _ENGINE))
+"""The same as `faulthandler` writes them: letters that are not ASCII are escaped."""
 _NAME = f"{__name__.partition('.')[0]}."
 _TORCHS = tuple(
-    os.path.join("torch", "utils", "data", *name) for name in (("dataloader.py",), ("_utils", "collate.py"))
+    os.path.join("torch", "utils", "data", *name)
+    for name in (("dataloader.py",), ("_utils", "collate.py"), ("datapipes", "_hook_iterator.py"))
 )
-"""What the loader of torch that ours extends, and its collate, call inside themselves says as little."""
+"""What torch calls inside itself says as little: its loader, which ours extends, its collate, and what it puts around
+the iteration of a DataPipe."""
 
 
 def full() -> bool:
@@ -111,8 +115,8 @@ def short_dump(dump: str) -> str:
         return dump
     threads = []
     for title, *lines in (thread.splitlines() for thread in dump.strip().split("\n\n")):
-        inside = takewhile(lambda line: _ENGINE not in line, lines)
-        if called := [line for line in inside if _HOUSE not in line]:
+        inside = takewhile(lambda line: _DUMPED_ENGINE not in line, lines)
+        if called := [line for line in inside if _DUMPED_HOUSE not in line]:
             threads += [title, *called, ""]
     return "\n".join(threads) or dump
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from headrace import Budget, IterableWrapper, Loader, Pipe, World, errors
 from headrace.errors import HeadraceError, missing
@@ -161,12 +160,6 @@ def in_a_copy() -> None:
         raise getattr(errors, kind)(text)
 
 
-def png(height: int, width: int) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (width, height)).save(file, "png")
-    return file.getvalue()
-
-
 def hangs(x: int) -> int:
     threading.Event().wait()
     return x
@@ -178,6 +171,15 @@ def fails(x: int) -> int:
 
 def locked(x: int) -> Any:
     return threading.Lock()
+
+
+def large_image() -> Any:
+    pytest.importorskip("PIL")
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(file, "PNG")
+    return list(Pipe.of([("a.png", file.getvalue())]).decode(max_bytes=1000))
 
 
 FORK: dict[str, Any] = {"workers": 1, "start_method": "fork"}
@@ -200,9 +202,9 @@ RAISED: dict[str, Callable[[], Any]] = {
     "the ops after the division decide": lambda: read(Pipe.of(range(9)).filter(bool).batch(2), world=TWO),
     "collate() takes lists of samples": lambda: read(Pipe.of([1]).collate()),
     "these tables do not have the same columns": other_columns,
-    "... takes ... bytes of memory or more": lambda: read(Pipe.of([("a.png", png(64, 64))]).decode(max_bytes=9000)),
     "... cannot be sent to a worker process": lambda: read(Pipe.of(Locked()), workers=1),
     "a sample of type ... cannot travel": lambda: read(Pipe.of([1]).map(locked), **FORK),
+    "... takes ... bytes of memory or more": large_image,
     "... is not installed; it comes with": lambda: _raise(missing("arrow", "pyarrow")),
     "the length of this loader is not known": lambda: len(Loader(STREAM)),
     "the length of this pipe is not known": lambda: len(STREAM),

@@ -106,6 +106,7 @@ MISTAKES = [
         import numpy as np
         list(Pipe.of({"x": np.arange(3)}).select("y"))
     """, "'y'", "'x'"),
+    of("a join", 'Pipe.of({"x": np.arange(3)}).join({"x": np.arange(3)}, on="x")', "Pipe.of(frame)", "polars"),
     of("images opened as text", """
         from pathlib import Path
         Path("a.jpg").write_bytes(bytes([255, 216]))

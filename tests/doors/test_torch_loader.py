@@ -11,7 +11,7 @@ import torch
 import headrace
 from headrace.cli import main
 from headrace.doors.torch.loader import DataLoader
-from headrace.errors import BadOption
+from headrace.errors import BadOption, warn_once
 from tests.doors import torch_datasets as data
 from tests.doors.torch_corpus import seeded
 
@@ -46,6 +46,17 @@ class Slow:
             self.inside.fill_(1)
             threading.Event().wait(60)
         return i
+
+
+def test_whoever_reads_of_the_indices_is_told_the_sampler_and_no_class_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warn_once.cache_clear()
+    loader = DataLoader([], 2)
+    assert list(loader) == []
+    assert "Pipe.listed(BatchSampler)\n  .DataLoader over list" in caplog.text
+    told = caplog.text + loader.explain() + headrace.dump()
+    assert "IndexLists" not in told
 
 
 def test_dump_shows_the_workers_of_a_data_loader() -> None:

@@ -146,6 +146,9 @@ def cases(door: str) -> Iterator[tuple[str, str]]:
             "dataset": "Table(True), batch_size=2", "collate": "Table(False), batch_size=2, collate_fn=joined",
             "dataset, streamed": "Lines(True), batch_size=2",
             "collate, streamed": "Lines(False), batch_size=2, collate_fn=joined",
+            "DataPipe": "Read(IterableWrapper(range(8)).sharding_filter()), batch_size=2",
+            "DataPipe, mapped": "IterableWrapper(range(8)).sharding_filter().map(load), batch_size=2",
+            "DataPipe, table": "Asked(), batch_size=2",
         }  # fmt: skip
         for options in ("", ", num_workers=2", ", num_workers=2, reproducible=True"):
             yield from ((f"{name}{options}", f"DataLoader({data}{options})") for name, data in datasets.items())
@@ -200,5 +203,5 @@ def problem(text: str) -> str:
         return "a line of the library"
     if not re.search(r'program0.py", line \d+, in parse\n +raise ValueError\("a broken sample"\)\n', text):
         return "no line of the code that failed"
-    said = [line for line in lines if not line.startswith(("headrace: ", "Caught "))]
+    said = [line for line in lines if not line.startswith(("headrace: ", "Caught ", "This exception is thrown by"))]
     return "" if said[-1] == "ValueError: a broken sample" else "the last line is not the error"

@@ -1,7 +1,7 @@
 """An error says where it was: the op, the position in the epoch, and which sample of the dataset it is."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +83,18 @@ def test_a_stop_iteration_in_a_map_keeps_its_notes(kind: str) -> None:
     with Loader(pipe, seed=5, **KINDS[kind]) as loader, pytest.raises(RuntimeError, match="StopIteration") as caught:
         list(loader)
     assert WHERE["in a map after it"] in caught.value.__notes__[0]
+
+
+def no_samples() -> Iterator[int]:
+    raise ValueError("a bad folder")
+
+
+def test_a_note_of_this_process_says_the_op_and_nothing_of_the_engine() -> None:
+    notes = {
+        "headrace: while the pipe was read": Pipe.of(no_samples),
+        f"headrace: in map(breaks), at position {BAD}": Pipe.of(Numbers(1000)).map(breaks),
+    }
+    for note, pipe in notes.items():
+        with pytest.raises(ValueError, match="a bad") as caught:
+            list(Loader(pipe))
+        assert caught.value.__notes__ == [note]

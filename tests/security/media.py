@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.security.archives import BZIP2, DEFLATE, zipped
-from tests.security.case import GIGABYTE, Case, file, packed
+from tests.security.case import GIGABYTE, MOST, Case, file, packed
 
 JPEG_MOST = 300
 SIDE = 30000
@@ -66,13 +66,57 @@ def tiff() -> bytes:
 
 
 @cache
-def whole_progressive() -> bytes:
-    """A progressive JPEG with all its pixels: of this kind a decoder holds the whole image twice."""
+def blank(kind: str, height: int, width: int, colours: str = "RGB", **options: Any) -> bytes:
+    """A whole image of one colour."""
     from PIL import Image
 
     out = io.BytesIO()
-    Image.new("RGB", LARGEST[::-1]).save(out, "JPEG", progressive=True, subsampling=0)
+    Image.new(colours, (width, height)).save(out, kind, **options)
     return out.getvalue()
+
+
+def in_scans(height: int, width: int) -> bytes:
+    """A progressive JPEG with all its pixels and all its colours: its decoder keeps nine bytes of each pixel."""
+    return blank("JPEG", height, width, progressive=True, subsampling=0)
+
+
+def of_many_scans(side: int, count: int) -> bytes:
+    """A progressive JPEG whose last scan comes again and again."""
+    data = blank("JPEG", side, side, progressive=True)
+    at = data.rindex(b"\xff\xda")
+    return data[:at] + count * data[at:-2] + data[-2:]
+
+
+def tiled(side: int) -> bytes:
+    """A TIFF of 16 x 16 pixels in one tile of this side, which is compressed."""
+    packer = zlib.compressobj(9)
+    tile = b"".join(packer.compress(bytes(3 * side)) for _ in range(side)) + packer.flush()
+    at = 8 + 2 + 11 * 12 + 4
+    shape = [(256, 16), (257, 16), (258, 8), (259, 8), (262, 2), (277, 3), (284, 1), (322, side), (323, side)]
+    tags = [*shape, (324, at), (325, len(tile))]
+    entries = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in tags)
+    return b"II*\0" + struct.pack("<LH", 8, len(tags)) + entries + bytes(4) + tile
+
+
+def with_chunk(name: bytes, zeros: int) -> bytes:
+    """A PNG with a chunk of so many compressed zeros behind its header."""
+    packer = zlib.compressobj(9)
+    data = b"a\0\0" + b"".join(packer.compress(bytes(10**7)) for _ in range(zeros // 10**7)) + packer.flush()
+    whole = small("PNG")
+    return (
+        whole[:33]
+        + struct.pack(">L", len(data))
+        + name
+        + data
+        + struct.pack(">L", zlib.crc32(name + data))
+        + whole[33:]
+    )
+
+
+def canvas() -> bytes:
+    """A WebP whose canvas is much larger than its image."""
+    about = b"VP8X" + struct.pack("<L", 10) + bytes(4) + 6 * b"\xff"
+    return b"RIFF" + struct.pack("<L", 30) + b"WEBP" + about + small("WEBP")[12:]
 
 
 IMAGES: dict[str, tuple[str, Callable[[], bytes]]] = {
@@ -86,6 +130,61 @@ IMAGES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "webp": ("evil.webp", lambda: patched(small("WEBP"), b"\x9d\x01\x2a\x10\0\x10\0", b"\x9d\x01\x2a\xff\x3f\xff\x3f")),
     "png under another name": ("evil.jpg", lambda: png(SIDE, SIDE, 100)),
 }
+SPREAD = 140_000
+"""Bytes that a JPEG of the largest size must have at least, whatever stands in them."""
+TAKING: dict[str, tuple[str, Callable[[], bytes], str, str]] = {
+    "progressive jpeg: as large as its array may be": ("evil.jpg", lambda: in_scans(*LARGEST), "", "a JPEG of"),
+    "progressive jpeg: a header and zeros": (
+        "evil.jpg",
+        lambda: jpeg(*LARGEST, progressive=True) + bytes(SPREAD),
+        "",
+        "a JPEG of",
+    ),
+    "progressive jpeg: 2,000 scans": ("evil.jpg", lambda: of_many_scans(2000, 2000), "", "has 20.. scans"),
+    "progressive jpeg: 2,000 scans for Pillow": (
+        "evil.jpg",
+        lambda: of_many_scans(2000, 2000),
+        "pil",
+        "has 20.. scans",
+    ),
+    "jpeg: a header and zeros": ("evil.jpg", lambda: jpeg(*LARGEST) + bytes(SPREAD), "", "allows|cut off"),
+    "jpeg: of four inks": ("evil.jpg", lambda: blank("JPEG", 7000, 7000, "CMYK"), "", "allows"),
+    "jpeg: large, in grey": ("evil.jpg", lambda: blank("JPEG", 13000, 13700), "l8", "allows"),
+    "jpeg: large, with transparency": ("evil.jpg", lambda: blank("JPEG", 7000, 7000), "rgba8", "allows"),
+    "jpeg: large, for Pillow": ("evil.jpg", lambda: blank("JPEG", *LARGEST), "pil", "allows"),
+    "png: large, in grey": ("evil.png", lambda: png(13000, 13700, 13700, 2), "l8", "allows"),
+    "png: text of 1 GB": ("evil.png", lambda: with_chunk(b"zTXt", GIGABYTE), "", "too large"),
+    "png: a profile of 1 GB": ("evil.png", lambda: with_chunk(b"iCCP", GIGABYTE), "", "too large"),
+    "tiff: a small image in a tile of 20000 x 20000": ("evil.tif", lambda: tiled(20000), "", "allows"),
+    "tiff: large, in grey": (
+        "evil.tif",
+        lambda: blank("TIFF", 13000, 13700, compression="tiff_adobe_deflate"),
+        "l8",
+        "allows",
+    ),
+    "webp: as large as its array may be": (
+        "evil.webp",
+        lambda: blank("WEBP", 4000, 16000, lossless=True),
+        "",
+        "allows",
+    ),
+    "webp: a canvas of 2**24 x 2**24": ("evil.webp", canvas, "", "MAX_IMAGE_PIXELS"),
+    "gif: a frame larger than its screen": (
+        "evil.gif",
+        lambda: patched(
+            small("GIF"), struct.pack("<cHHHH", b",", 0, 0, 16, 16), struct.pack("<cHHHH", b",", 0, 0, SIDE, SIDE)
+        ),
+        "",
+        "MAX_IMAGE_PIXELS",
+    ),
+    "bmp: negative sides": (
+        "evil.bmp",
+        lambda: patched(small("BMP"), struct.pack("<ll", 16, 16), struct.pack("<ll", -SIDE, -SIDE)),
+        "",
+        "MAX_IMAGE_PIXELS",
+    ),
+}
+"""Images whose array is small enough, but not what decoding takes; the form that is asked for, and the error."""
 FORMS = {
     "": "opened(path).decode()",
     ", as float": "opened(path).decode(images='rgb')",
@@ -101,6 +200,18 @@ def image_cases() -> list[Case]:
         for kind, (name, make) in IMAGES.items()
         for form, read in FORMS.items()
         if not form or kind in ("jpeg", "png")
+    ]
+    found += [
+        Case(
+            attack.partition(":")[0],
+            "plain",
+            attack,
+            file(name, make),
+            f"opened(path).decode(images={form or 'rgb8'!r})",
+            says,
+            most=JPEG_MOST if name.endswith("jpg") else MOST,
+        )
+        for attack, (name, make, form, says) in TAKING.items()
     ]
     height, width = LARGEST
     found += [
@@ -126,9 +237,28 @@ def image_cases() -> list[Case]:
             "progressive jpeg",
             "plain",
             "as large as it may be",
-            file("evil.jpg", whole_progressive),
+            file("evil.jpg", lambda: in_scans(5000, 5200)),
+            "[str(p.shape) for _, p in opened(path).decode()]",
+            gives=["(5000, 5200, 3)"],
+            most=JPEG_MOST,
+        ),
+        Case(
+            "jpeg",
+            "plain",
+            "as large as it may be",
+            file("evil.jpg", lambda: blank("JPEG", height, width)),
             "[str(p.shape) for _, p in opened(path).decode()]",
             gives=[f"({height}, {width}, 3)"],
+            most=JPEG_MOST,
+        ),
+        Case(
+            "jpeg",
+            "plain",
+            "as large as it may be, as float",
+            file("evil.jpg", lambda: blank("JPEG", 4000, 3900)),
+            "[str(p.shape) for _, p in opened(path).decode(images='rgb')]",
+            gives=["(4000, 3900, 3)"],
+            most=JPEG_MOST,
         ),
         Case(
             "png",
@@ -255,11 +385,12 @@ def video_cases() -> list[Case]:
 # --- arrays and documents ---------------------------------------------------------------------------------------------
 
 
-def npy(shape: tuple[int, ...], data: bytes = b"") -> bytes:
+def npy(shape: tuple[int, ...], data: bytes = b"", version: int = 1) -> bytes:
     """An array as numpy writes it, whose header says this shape."""
     head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
     head = head.ljust(118) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data
+    size = struct.pack("<H" if version == 1 else "<L", len(head))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + head + data
 
 
 def deflated(head: bytes, zeros: int) -> bytes:
@@ -273,6 +404,15 @@ SIZE = len(npy(SHAPE)) + 8 * SHAPE[0]
 ARRAYS: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "npy: a shape of exabytes": ("evil.npy", lambda: npy((2**40, 2**20)), "cut off"),
     "npy: a shape of 8 GB": ("evil.npy", lambda: npy((10**9,), bytes(100)), "cut off"),
+    **{
+        f"npy: a shape of {shape}, version {version}": (
+            "evil.npy",
+            lambda shape=shape, version=version: npy(shape, bytes(100), version),
+            says,
+        )
+        for version in (1, 2, 3)
+        for shape, says in {(10**9,): "cut off", (-(10**5), -(10**5)): "cut off", (-5,): "negative"}.items()
+    },
     "npz: an array of 400 MB": (
         "evil.npz",
         lambda: zipped(DEFLATE, deflated(npy(SHAPE), 8 * SHAPE[0]), SIZE, "a.npy"),

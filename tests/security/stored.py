@@ -25,7 +25,7 @@ def shard(
 GOOD = shard(data=struct.pack("<I", 5) + b"right")
 
 
-def mds(basename: str, zipped: str | None = None) -> Any:
+def mds(basename: str, zipped: object = None) -> Any:
     """A data set whose index has this name for its only shard. A shard lies outside of its folder, too."""
 
     def write(folder: Path) -> Path:
@@ -141,6 +141,25 @@ CASES = [
     ),
     Case("mds", "plain", "a compressed shard outside", mds("gone.mds", "../../outside.mds.zstd"), "Pipe.stored(path)"),
     *(
+        Case("mds", "plain", f"a compressed shard called {name!r}", mds("gone.mds", name), "Pipe.stored(path)", "index")
+        for name in (5, [1])
+    ),
+    *(
+        Case(
+            "tfrecord",
+            "plain",
+            f"numbers without end, {len(number)} bytes each ({way})",
+            file(
+                "evil.tfrecord",
+                lambda number=number: record(example(3, field(1, number * (30_000_000 // len(number))))),
+            ),
+            read,
+            gives=[{"a": f"int64[{30_000_000 // len(number)}]"}],
+        )
+        for number in (b"\1", b"\x81\1", b"\xff" * 9 + b"\1")
+        for way, read in {"by position": "Pipe.stored(path)", "as a stream": "Pipe.tfrecords(path)"}.items()
+    ),
+    *(
         Case("mds", "plain", attack, file("evil.mds", lambda data=data: data), "Pipe.stored(path)")
         for attack, data in SHARDS.items()
     ),
@@ -179,6 +198,26 @@ CASES = [
         megatron(struct.pack("<QBQQ", 1, 4, 1, 1), struct.pack("<iqq", -5, 0, 0)),
         "Pipe.stored(path)",
         "outside",
+    ),
+    *(
+        Case(
+            kind,
+            "plain",
+            attack,
+            megatron(struct.pack("<QBQQ", 1, 4, len(places), 1), b"".join((*sizes, *offsets))),
+            read,
+            "outside",
+        )
+        for attack, places in {
+            "a sequence before the start": [(5, -8)],
+            "a sequence before the start, among others": [(5, 0), (5, -8), (5, 0)],
+            "a negative length among others": [(5, 0), (-5, 40), (5, 0)],
+            "a sequence at the last byte there can be": [(5, 2**63 - 8)],
+        }.items()
+        for kind, read in {"megatron": "Pipe.stored(path)", "tokens": "Pipe.tokens(path)"}.items()
+        for sizes, offsets in [
+            ([struct.pack("<i", size) for size, _ in places], [struct.pack("<q", offset) for _, offset in places])
+        ]
     ),
     Case(
         "tokens",

@@ -24,11 +24,24 @@ SECONDS, PATIENCE = 0.25, 3.0
 """How long a setting is measured; and after how long even two batches are enough."""
 MOST = 8
 """Workers per core, at the most: more than one per core pays where they sleep, on a disk or a network."""
+USUAL = 2
+"""Worker processes per core that a program may ask for without a word."""
 
 
 def available() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def caution(policy: Policy) -> str:
+    """What is said of far more worker processes than there are cores: they take memory and turns from each other."""
+    cores = available()
+    if policy.kind != "process" or policy.workers <= USUAL * cores:
+        return ""
+    return (
+        f"workers={policy.workers} are {policy.workers} processes on {cores} core{'s' * (cores > 1)}: more than one a "
+        "core gain only where they wait for a disk or a network; workers='auto' finds the number"
+    )
 
 
 class Tuner:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
-from headrace.errors import BadOption, meant
+from headrace.engine.tuning import caution as of_policy
+from headrace.errors import BadOption, meant, warn_once
 from headrace.ops.shape.same import FullSync
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import EndPolicy
@@ -41,6 +42,8 @@ def make(
         raise BadOption(f"ends must be one of {', '.join(map(repr, known))}, not {ends!r}{meant(str(ends), known)}")
     seconds = TIMEOUT if timeout is None else timeout
     if world.rank == 0:
+        if caution := of_policy(policy):
+            warn_once(caution)
         for node in pipe.nodes():
             if caution := node.op.caution(partial(_lengths, node)):
                 log.warning(caution)

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.errors import LARGEST as LARGEST
 from headrace.errors import TooLarge
 
-LARGEST = 200_000_000
-"""The limit, unless the user gives another one as `max_bytes`."""
 PARSED = 10
 """Bytes of memory that are counted for a byte of text that is parsed: lists and numbers take more than their text."""
 VALUE = 64
@@ -24,16 +23,17 @@ PIECE = 16 << 20
 """Bytes that are read at a time."""
 
 
-def check_limit(size: int, limit: int, what: str) -> None:
-    """Raise if so many bytes are more than the limit."""
-    if size > limit:
+def check_limit(size: int, limit: int, what: str, times: float = 1) -> None:
+    """Raise if so many bytes are more than the limit, or than so many times the limit."""
+    if size > times * limit:
+        allowed = "" if times == 1 else f" allows {int(times * limit):,} of them"
         raise TooLarge(
-            f"{what} takes {size:,} bytes of memory or more, and max_bytes={limit:,}: if the file is not damaged and "
-            "you trust it, give the verb that unpacks or decodes it a larger max_bytes="
+            f"{what} takes {size:,} bytes of memory or more, and max_bytes={limit:,}{allowed}: if the file is not "
+            "damaged and you trust it, give the verb that unpacks or decodes it a larger max_bytes="
         )
 
 
-def limit_of(stream: Any) -> int:
+def limit_of(stream: object) -> int:
     """The limit of what is read from a stream: that of a file which is unpacked, none for any other."""
     limit = getattr(getattr(stream, "file_obj", stream), "limit", UNLIMITED)
     return limit if isinstance(limit, int) else UNLIMITED

@@ -11,15 +11,21 @@ The data is protocol-buffer wire format: fields of (number, type, value). Only w
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.sources.crc32c import stored_crc
 from headrace.sources.limit import UNLIMITED, VALUE, check_limit, exactly, limit_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 BYTES, FLOATS, INTEGERS = 1, 2, 3
 LONGEST = 10
 """Bytes of the longest varint."""
+PIECE = 1 << 20
+"""Bytes of packed numbers that are looked at together."""
 _CONTINUED = bytes(range(0x80, 0x100))
 """Bytes of a varint that are followed by another one."""
 
@@ -100,11 +106,15 @@ def _feature(data: bytes, budget: _Budget) -> Any:
             packed = b"".join(value for number, value in _fields(values, budget) if number == 1)
             return np.frombuffer(packed, "<f4").astype(np.float32)
         if kind == INTEGERS:
-            found = []
+            loose: list[int] = []
+            parts = []
             for number, value in _fields(values, budget):
-                if number == 1:
-                    found += [value] if isinstance(value, int) else _varints(value, budget)
-            return np.array(found, np.uint64).astype(np.int64)
+                if number == 1 and isinstance(value, int):
+                    loose.append(value)
+                elif number == 1:
+                    parts += [np.array(loose, np.uint64), _varints(value, budget)]
+                    loose = []
+            return np.concatenate([*parts, np.array(loose, np.uint64)]).view(np.int64)
     return None
 
 
@@ -146,10 +156,30 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise RuntimeError(f"Invalid tfrecord example: a number has more than {LONGEST} bytes")
 
 
-def _varints(data: bytes, budget: _Budget) -> list[int]:
-    budget.take(len(data.translate(None, _CONTINUED)))
-    found, at = [], 0
-    while at < len(data):
-        value, at = _varint(data, at)
-        found.append(value)
+def _varints(data: bytes, budget: _Budget) -> "NDArray[np.uint64]":
+    """Numbers one behind the other, many at once: one by one, 30 MB of them would take 8 seconds and a gigabyte."""
+    import numpy as np
+
+    count = len(data.translate(None, _CONTINUED))
+    budget.take(count)
+    every = np.frombuffer(data, np.uint8)
+    if count == len(every):
+        return every.astype(np.uint64)
+    found = np.zeros(count, np.uint64)
+    at = done = 0
+    while at < len(every):
+        piece = every[at : at + PIECE]
+        last = np.flatnonzero(piece < 0x80)
+        first = np.append(0, last[:-1] + 1)[: len(last)]
+        sizes = last + 1 - first
+        longest = int(sizes.max()) if len(last) else len(piece)
+        if longest > LONGEST:
+            raise RuntimeError(f"Invalid tfrecord example: a number has more than {LONGEST} bytes")
+        if not len(last):
+            raise RuntimeError("Invalid tfrecord example: a number is cut off")
+        for place in range(longest):
+            longer = np.flatnonzero(sizes > place)
+            bits = (piece[first[longer] + place] & 0x7F).astype(np.uint64)
+            found[done + longer] |= bits << np.uint64(7 * place)
+        at, done = at + int(last[-1]) + 1, done + len(last)
     return found

@@ -11,7 +11,6 @@ When user code forks (`os.fork`) and returns in both processes, the worker's ans
 the memory of results (`context.place`), and ends here.
 """
 
-import logging
 import os
 import pickle
 import time
@@ -28,7 +27,6 @@ from headrace.errors import NotPicklable, hint_at_limit
 from headrace.memory.arena import OutOfSharedMemory
 from headrace.observe.meter import files
 
-log = logging.getLogger("headrace")
 IN_MESSAGE = 32 * 1024
 """A head larger than this goes into the slot."""
 Load = Callable[[Any], list[Any]]
@@ -195,7 +193,9 @@ class Task:
             return
         exits = isinstance(error, SystemExit)
         if not exits:
-            log.warning(
+            import logging  # (The server that forks workers imports this module, and little else.)
+
+            logging.getLogger("headrace").warning(
                 "code of the pipe has forked %s (os.fork), and the copy went on: it is ended, and what it has made is "
                 "not used; end a copy with os._exit() where its work is done", self._where, exc_info=error,
             )  # fmt: skip

@@ -64,7 +64,7 @@ class ThreadWorkers(Workers):
                 reply = answer(task, ticket)
                 task.end_copy()
             except BaseException as error:
-                task.end_copy(error)
+                task.end_copy(error)  # (as it was raised: a copy that ends by sys.exit() says nothing)
                 task.note(error)
                 reply = Reply(ticket)
                 reply.faults = ((0, WHOLE, without_exit(error)),)

@@ -12,7 +12,7 @@ class CheckedHeader(tarfile.TarInfo):
     """A header. One that cannot be read, or after which no other can come, is an error wherever it stands."""
 
     @classmethod
-    def frombuf(cls, buf: Any, encoding: str, errors: str) -> Any:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
         found = super().frombuf(buf, encoding, errors)
         if found.type in ABOUT_NEXT and found.size > HEADERS:
             raise tarfile.InvalidHeaderError(  # type: ignore[attr-defined]

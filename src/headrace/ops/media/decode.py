@@ -64,7 +64,7 @@ class Decode(EachFile[Any]):
     def describe(self) -> str:
         return EachFile.describe(self).replace("crop=<RandomBox>", "crop='random'")
 
-    def _member(self, key: str, value: Any) -> Any:
+    def _member(self, key: str, value: object) -> Any:
         if not key.startswith("."):
             return value
         place.rewind()  # the random choices start anew, so all images of a sample are cropped and flipped alike
@@ -84,7 +84,7 @@ def _file(sample: Any) -> tuple[Any, Any]:
     return path, data
 
 
-def _decoded(decoders: tuple[Decoder, ...], name: object, extension: str, data: Any) -> Any:
+def _decoded(decoders: tuple[Decoder, ...], name: object, extension: str, data: object) -> Any:
     """The value in `data`. An error gets a note with the name of the file, which decoders do not know."""
     try:
         return decode_with(decoders, extension, data)

@@ -71,10 +71,11 @@ def _array(data: bytes) -> Any:
 _HEADERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,  # (it differs in the names of fields only, which are UTF-8)
 }
 
 
-def decode_audio(extension: str, data: Any, max_bytes: int = LARGEST) -> Any:
+def decode_audio(extension: str, data: bytes, max_bytes: int = LARGEST) -> Any:
     """`(samples, rate)`: float32 from -1 to 1, (frames, channels)."""
     if extension not in AUDIO:
         return None

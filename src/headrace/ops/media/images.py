@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from headrace.errors import BadOption, TooLarge
 from headrace.op import place
 from headrace.ops.media.boxes import DRAWS, Box, RandomBox, crop_box, reduction
 from headrace.ops.media.pixels import check_resize, mirrored, resized
+from headrace.ops.media.working import array_of, check_jpeg, check_pillow, check_scans, coefficients
 from headrace.sources.extra import import_extra
 from headrace.sources.limit import LARGEST, check_limit
 
@@ -81,13 +82,16 @@ class Images:
         mode = self._mode()
         if self.form.startswith("pil") or mode is None:
             with self._opened(data, mode) as opened:
+                self._check_working(opened, mode, self._scanned(opened, data))
                 return opened.convert(mode) if mode is not None else opened.copy()
         array = self._by_turbo(data, mode) if data[:2] == b"\xff\xd8" else None
         if array is None:
             array = self._by_pillow(data, mode)
         if self.form.endswith("8"):
             return array
-        return array.astype(np.float32) / np.float32(255)
+        values = array.astype(np.float32)
+        values /= np.float32(255)  # (in place: two arrays of the size of a large image are too much memory)
+        return values
 
     def _by_turbo(self, data: Any, mode: str) -> Any:
         turbo = _turbo()
@@ -97,10 +101,12 @@ class Images:
             height, width, colors, *_ = turbo.decode_jpeg_header(data)
             self._check(height, width, len(mode))
             _check_whole(height, width, data)
+            check_scans(height, width, data)
             if colors != "Gray" and (colors != "YCbCr" or mode == "L"):
                 return None
             box, by = self._box(height, width)
             shape = (-(-height // by), -(-width // by), 1 if mode == "L" else 3)
+            check_jpeg(height, width, data, prod(shape[:2]) * self._after(shape[2]), self.max_bytes)
             space = "GRAY" if mode == "L" else "RGB"
             if box is None:
                 out = self._out((height, width), mode)
@@ -118,13 +124,15 @@ class Images:
     def _by_pillow(self, data: Any, mode: str) -> Any:
         with self._opened(data, mode) as opened:
             box, by = self._box(opened.height, opened.width)
+            scanned = self._scanned(opened, data)
             # Pillow takes the fraction from sizes that are rounded down, and gives sizes that are rounded up.
             if by > 1 and opened.draft(None, (opened.width // by, opened.height // by)) is None:
                 by = 1
+            self._check_working(opened, mode, scanned)
             image = opened if opened.mode == mode else opened.convert(mode)
             if image is not opened:
                 opened.close()  # its pixels are needed no more, and may be many
-            pixels = np.asarray(image)
+            pixels = array_of(image)
         return pixels if box is None else self._cropped(pixels, box, by, mode)
 
     def _opened(self, data: Any, mode: str | None) -> Any:
@@ -136,12 +144,28 @@ class Images:
         self._check(opened.height, opened.width, len(mode or opened.getbands()))
         if opened.format == "JPEG":
             _check_whole(opened.height, opened.width, data)
+            check_scans(opened.height, opened.width, data)
         return opened
 
     def _check(self, height: int, width: int, channels: int) -> None:
         """Raise if an image of this size is larger than it may be."""
         value = 4 if self.form in _MODES and self.size is None else 1
         check_limit(height * width * channels * value, self.max_bytes, f"an image of {width} x {height} pixels")
+
+    def _check_working(self, opened: Any, mode: str | None, also: float) -> None:
+        """Raise if Pillow takes too much memory for an image, beside so many bytes."""
+        channels = 0 if self.form.startswith("pil") or mode is None else len(mode)
+        check_pillow(opened, mode, channels, self._after(channels), also, self.max_bytes)
+
+    def _scanned(self, opened: Any, data: Any) -> float:
+        """Bytes of the coefficients that are held while an image is decoded."""
+        return opened.height * opened.width * coefficients(data) if opened.format == "JPEG" else 0
+
+    def _after(self, channels: int) -> int:
+        """Bytes of a pixel that are held while its array is brought into the form that is asked for."""
+        if self.size is not None:
+            return 2 * channels + 4  # a part of it, and that as Pillow has it
+        return 5 * channels if self.form in _MODES else channels
 
     def _box(self, height: int, width: int) -> tuple[Box | None, int]:
         """The part of an image that is kept (None: all of it), and by how much it may be shrunk while it is decoded."""

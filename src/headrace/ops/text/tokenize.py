@@ -51,7 +51,7 @@ class Tokenize(Each[Any, Any]):
         if self.keep and self.text is None:
             raise BadOption("tokenize(keep=True) is for documents with fields: say which one is the text, text='...'")
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         if isinstance(sample, list):
             return self.apply_all(sample)
         return self._document(sample, self.encode(_text(sample, self.text)))
@@ -92,7 +92,7 @@ class Tokenize(Each[Any, Any]):
         return ("tokenize", fingerprint(self.tokenizer), self.text, self.eos, self.bos, self.special, self.keep)
 
 
-def encoder(tokenizer: Any, special: bool = False, batched: bool = False) -> Encode:
+def encoder(tokenizer: object, special: bool = False, batched: bool = False) -> Encode:
     """How this tokenizer turns a text into ids."""
     kind, inner = _kind(tokenizer)
     if batched:
@@ -135,7 +135,7 @@ def _only(made: Sequence[Sequence[int]]) -> Sequence[int]:
     return made[0]
 
 
-def fingerprint(tokenizer: Any) -> str:
+def fingerprint(tokenizer: object) -> str:
     """A short text that is the same for tokenizers that give the same ids. (Not a hash of the pickle: that changes when
     truncation is set.)"""
     kind, inner = _kind(tokenizer)
@@ -150,7 +150,7 @@ def fingerprint(tokenizer: Any) -> str:
     return f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}" if name is None else str(name)
 
 
-def vocabulary(tokenizer: Any) -> int | None:
+def vocabulary(tokenizer: object) -> int | None:
     """How many different tokens there can be, if the tokenizer says so."""
     kind, inner = _kind(tokenizer)
     if kind == "fast":

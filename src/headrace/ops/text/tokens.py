@@ -28,6 +28,8 @@ class TokenFile(NamedTuple):
     lengths: NDArray[np.int32]
     offsets: NDArray[np.int64]
     """In bytes."""
+    index_path: str
+    """Where the lengths and offsets stand."""
 
     @property
     def contiguous(self) -> bool:
@@ -105,7 +107,12 @@ class TokenStore(NamedTuple):
         number = bisect_right(self.documents, position)
         file = self.files[number]
         row = position - (self.documents[number - 1] if number else 0)
-        return number, file, int(file.offsets[row]) // file.tokens.itemsize, int(file.lengths[row])
+        start, count = int(file.offsets[row]) // file.tokens.itemsize, int(file.lengths[row])
+        if start < 0 or count < 0 or start + count > len(file.tokens):
+            raise DamagedFile(
+                f"{file.index_path} says that document {row} lies outside the {len(file.tokens)} tokens there are"
+            )
+        return number, file, start, count
 
     def lengths_of(self, positions: Ints) -> Ints:
         found = np.empty(len(positions), np.int64)
@@ -150,13 +157,13 @@ def _mapped(path: str, state: FileState, index_state: FileState) -> TokenFile:
     if os.path.getsize(index) < HEAD + 12 * count or state.size % np.dtype(dtype).itemsize:
         raise DamagedFile(f"{index} or {path} is cut off: {count} documents need more, or a token is not whole")
     if not count or not state.size:
-        return TokenFile(np.zeros(0, dtype), np.zeros(count, np.int32), np.zeros(count, np.int64))
+        return TokenFile(np.zeros(0, dtype), np.zeros(count, np.int32), np.zeros(count, np.int64), index)
     tokens = np.asarray(np.memmap(path, dtype, "r"))
     lengths = np.asarray(np.memmap(index, "<i4", "r", HEAD, (count,)))
     offsets = np.asarray(np.memmap(index, "<i8", "r", HEAD + 4 * count, (count,)))
     if int(offsets[-1]) + int(lengths[-1]) * tokens.itemsize > state.size:
         raise DamagedFile(f"{index} says that documents lie outside the {state.size} bytes of {path}")
-    return TokenFile(tokens, lengths, offsets)
+    return TokenFile(tokens, lengths, offsets, index)
 
 
 def token_files(paths: "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]") -> tuple[str, ...]:

@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import LARGEST
 from headrace.pipe.verbs.growing import grow, keywords, start
 from headrace.pipe.verbs.remote import RemoteVerbs
-from headrace.sources.limit import LARGEST
 
 if TYPE_CHECKING:
     from headrace.ops.archives.decompress import CompressionType

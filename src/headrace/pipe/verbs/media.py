@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.errors import LARGEST
 from headrace.pipe.verbs.growing import Verbs, grow
-from headrace.sources.limit import LARGEST
 
 if TYPE_CHECKING:
     from headrace.ops.media.boxes import RandomBox

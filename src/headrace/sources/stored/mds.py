@@ -7,7 +7,7 @@ Encodings that could run code when they are read (`pkl`) are refused unless the 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,20 +71,24 @@ def shards(folder: str) -> tuple[str, ...]:
     index = Path(folder) / "index.json"
     try:
         listed = json.loads(index.read_bytes())["shards"]
-        found = [(Path(shard["raw_data"]["basename"]), shard.get("zip_data")) for shard in listed]
+        found = [(Path(shard["raw_data"]["basename"]), _packed_name(shard.get("zip_data"))) for shard in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFile(f"{index} is not the index of an MDS data set") from error
     for name, _ in found:
         if name.is_absolute() or ".." in name.parts:
             raise DamagedFile(f"{index} names a file outside its folder: {name}; do not use this data set")
-    found = [(Path(folder) / name, packed) for name, packed in found]
-    return tuple(str(_existing(path, packed)) for path, packed in found)
+    return tuple(str(_existing(Path(folder) / name, packed)) for name, packed in found)
 
 
-def _existing(path: Path, packed: Any) -> Path:
+def _packed_name(packed: Mapping[str, str] | None) -> str | None:
+    """The name of a shard in its compressed form, if there is one."""
+    return Path(packed["basename"]).name if packed else None
+
+
+def _existing(path: Path, packed: str | None) -> Path:
     """The path of a shard, unless it is there in its compressed form only."""
     if packed and not path.exists():
-        raise BadOption(f"{path.parent / Path(packed['basename']).name} is compressed: decompress it to {path.name}")
+        raise BadOption(f"{path.parent / packed} is compressed: decompress it to {path.name}")
     return path
 
 

@@ -69,7 +69,7 @@ class TokensFile(OpenFile):
             sizes = np.frombuffer(index.read(HEAD, 4 * count), "<i4") * np.int64(np.dtype(self.dtype).itemsize)
             offsets = np.frombuffer(index.read(HEAD + 4 * count, 8 * count), "<i8")
             index.check_again()
-        if count and (sizes.min() < 0 or offsets.min() < 0 or int((offsets + sizes).max()) > self.size):
+        if count and (sizes.min() < 0 or offsets.min() < 0 or bool((offsets > self.size - sizes).any())):
             raise DamagedFile(f"{self._index} says that sequences lie outside the {self.size} bytes of {self.path}")
         return Spans(offsets, sizes)
 

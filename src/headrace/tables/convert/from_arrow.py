@@ -16,7 +16,7 @@ Missing values are a mask over numbers (numpy.ma) and None among objects. The wa
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,14 @@ from headrace.tables.column import ArrowColumn, Column, NumpyColumn
 from headrace.tables.convert.arrow_types import inner_types, is_list, is_tensor, is_text, numpy_dtype
 from headrace.tables.packages import pa, pc
 
+if TYPE_CHECKING:
+    from pyarrow import Array, ChunkedArray, DataType, Field, Schema, Table
+
 Plain = tuple[NDArray[Any], NDArray[np.bool_] | None]
 """Values of a numpy dtype, and the mask of those that are missing."""
 
 
-def from_arrow(array: Any, field: Any = None) -> Column:
+def from_arrow(array: "Array | ChunkedArray", field: "Field | None" = None) -> Column:
     """A pyarrow array, or a chunked one, as a column; numbers are not copied unless they lie in several chunks."""
     array = _one_chunk(array)
     if pa.types.is_run_end_encoded(array.type):
@@ -46,12 +49,12 @@ def from_arrow(array: Any, field: Any = None) -> Column:
     return ArrowColumn(unsliced(array), field, None, may_miss)
 
 
-def unsliced(array: Any) -> Any:
+def unsliced(array: "Array") -> "Array":
     """A copy where lists of one size lie in each other: of a slice of those, pyarrow takes and filters other rows."""
     return pa.concat_arrays([array, array.slice(0, 0)]) if _is_twice_listed(array.type) else array
 
 
-def takeable(array: Any) -> Any:
+def takeable(array: "Array") -> "Array":
     """The same values in a type of which pyarrow can take, filter and compare rows: not in runs, and no views of text,
     but text that lies one after another."""
     kind = array.type
@@ -62,7 +65,7 @@ def takeable(array: Any) -> Any:
     return recast(array, _without_views(kind))
 
 
-def recast(array: Any, kind: Any) -> Any:
+def recast(array: "Array", kind: "DataType") -> "Array":
     """An array with views of text, or without."""
     if array.type == kind:
         return array
@@ -71,12 +74,12 @@ def recast(array: Any, kind: Any) -> Any:
     return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(kind.value_type), ordered=kind.ordered)
 
 
-def takeable_schema(schema: Any) -> Any:
+def takeable_schema(schema: "Schema") -> "Schema":
     """The schema of `takeable_columns`."""
     return pa.schema([field.with_type(takeable(pa.nulls(0, field.type)).type) for field in schema])
 
 
-def takeable_columns(table: Any) -> Any:
+def takeable_columns(table: "Table") -> "Table":
     """A pyarrow table of which rows can be taken and filtered."""
     schema = takeable_schema(table.schema)
     columns = [
@@ -86,13 +89,13 @@ def takeable_columns(table: Any) -> Any:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _is_twice_listed(kind: Any) -> bool:
+def _is_twice_listed(kind: "DataType") -> bool:
     if pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
         return True
     return any(map(_is_twice_listed, inner_types(kind)))
 
 
-def _one_chunk(array: Any) -> Any:
+def _one_chunk(array: "Array | ChunkedArray") -> "Array":
     if not isinstance(array, pa.ChunkedArray):
         return array
     if array.num_chunks == 1:
@@ -112,7 +115,7 @@ def _one_chunk(array: Any) -> Any:
     return whole
 
 
-def _one_dictionary(array: Any) -> Any:
+def _one_dictionary(array: "ChunkedArray") -> "ChunkedArray":
     """The chunks with one dictionary for all."""
     array = pa.chunked_array(map(_without_null_entries, array.chunks), array.type)
     try:
@@ -124,7 +127,7 @@ def _one_dictionary(array: Any) -> Any:
         ) from None
 
 
-def _without_null_entries(array: Any) -> Any:
+def _without_null_entries(array: "Array") -> "Array":
     """A dictionary may hold null as a value: rows that mean it are simply missing."""
     if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
         return array
@@ -137,7 +140,7 @@ def _without_null_entries(array: Any) -> Any:
     return pa.DictionaryArray.from_arrays(indices, kept, ordered=array.type.ordered)
 
 
-def _without_views(kind: Any) -> Any:
+def _without_views(kind: "DataType") -> "DataType":
     """The same type with large text in the place of views of text."""
     types = pa.types
     if types.is_string_view(kind):
@@ -156,7 +159,7 @@ def _without_views(kind: Any) -> Any:
     return kind
 
 
-def _with_large_offsets(kind: Any) -> Any:
+def _with_large_offsets(kind: "DataType") -> "DataType":
     if pa.types.is_string(kind):
         return pa.large_string()
     if pa.types.is_binary(kind):
@@ -167,7 +170,7 @@ def _with_large_offsets(kind: Any) -> Any:
 # --- to numpy ---------------------------------------------------------------------------------------------------------
 
 
-def _plain(array: Any) -> Plain | None:
+def _plain(array: "Array") -> Plain | None:
     """The values and the mask, or None if this type has no numpy dtype."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -190,7 +193,7 @@ def _plain(array: Any) -> Plain | None:
     return raw.view(dtype), mask
 
 
-def _plain_lists(array: Any) -> tuple[NDArray[Any], None] | None:
+def _plain_lists(array: "Array") -> tuple[NDArray[Any], None] | None:
     if array.null_count:
         return None
     size = array.type.list_size
@@ -201,7 +204,7 @@ def _plain_lists(array: Any) -> tuple[NDArray[Any], None] | None:
     return inner[0].reshape(len(array), size, *inner[0].shape[1:]), None
 
 
-def _plain_extension(array: Any) -> Plain | None:
+def _plain_extension(array: "Array") -> Plain | None:
     if array.type.extension_name == "arrow.bool8":
         values, mask = _plain(array.storage)  # type: ignore[misc]
         return values.astype(np.bool_), mask
@@ -210,13 +213,13 @@ def _plain_extension(array: Any) -> Plain | None:
     return None
 
 
-def _shaped(kind: Any, flat: NDArray[Any]) -> NDArray[Any]:
+def _shaped(kind: "DataType", flat: NDArray[Any]) -> NDArray[Any]:
     """Tensors that are stored flat; a permutation says in which order their dimensions are stored."""
     found = flat.reshape(len(flat), *kind.shape)
     return found if kind.permutation is None else found.transpose(0, *[p + 1 for p in kind.permutation])
 
 
-def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
+def to_numpy(array: "Array", may_miss: bool = True) -> NDArray[Any]:
     """The values of an array that has no plain form, as numpy objects (of a dictionary: as its values become)."""
     kind = array.type
     if pa.types.is_dictionary(kind):
@@ -232,7 +235,7 @@ def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
     return _objects(array, array.to_pylist().__getitem__)
 
 
-def _objects(array: Any, get: Callable[[int], Any]) -> NDArray[Any]:
+def _objects(array: "Array", get: Callable[[int], Any]) -> NDArray[Any]:
     found = np.empty(len(array), object)
     for row, valid in enumerate(array.is_valid().to_pylist()):
         if valid:
@@ -240,7 +243,7 @@ def _objects(array: Any, get: Callable[[int], Any]) -> NDArray[Any]:
     return found
 
 
-def _list_getter(array: Any) -> Callable[[int], NDArray[Any]]:
+def _list_getter(array: "Array") -> Callable[[int], NDArray[Any]]:
     """What gives one list of an array of lists as a numpy array."""
     dtype = as_numpy(from_arrow(array.slice(0, 0).flatten())).dtype
 
@@ -252,7 +255,7 @@ def _list_getter(array: Any) -> Callable[[int], NDArray[Any]]:
     return get
 
 
-def _decoded(array: Any, may_miss: bool) -> NDArray[Any]:
+def _decoded(array: "Array", may_miss: bool) -> NDArray[Any]:
     values = as_numpy(from_arrow(array.dictionary))
     codes = from_arrow(array.indices)
     assert isinstance(codes, NumpyColumn)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.errors import BadOption
 from headrace.observe.meter import files, planned
@@ -13,6 +13,9 @@ from headrace.sources.stored.format import FileState
 from headrace.tables.convert.arrow_types import inner_types, is_list
 from headrace.tables.packages import pa, pq
 from headrace.tables.stored.arrow_stream import MAGIC, arrow_stream
+
+if TYPE_CHECKING:
+    from pyarrow import Array, DataType, Field, Schema
 
 READERS = 16
 WEIGHT = 10
@@ -60,7 +63,7 @@ def _parquet_file(path: str) -> FileSummary:
         return parquet_summary(file.metadata, file.schema_arrow)
 
 
-def parquet_summary(metadata: Any, schema: Any) -> FileSummary:
+def parquet_summary(metadata: Any, schema: "Schema") -> FileSummary:
     """What the footer of a Parquet file says."""
     groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
     masked: set[str] = set()
@@ -79,12 +82,12 @@ def parquet_summary(metadata: Any, schema: Any) -> FileSummary:
     return FileSummary(schema, [g.num_rows for g in groups], masked, sizes, metadata.serialized_size * WEIGHT)
 
 
-def _leaves(kind: Any) -> int:
+def _leaves(kind: "DataType") -> int:
     """In how many columns of a Parquet file a column of this type is kept: as many as it has leaves."""
     return sum(map(_leaves, inner_types(kind))) or 1
 
 
-def _may_miss(field: Any) -> bool:
+def _may_miss(field: "Field") -> bool:
     """Whether a schema allows that something is missing in a column or inside its values."""
     kind = field.type
     return field.nullable or any(_may_miss(kind.field(i)) for i in range(kind.num_fields))
@@ -95,7 +98,7 @@ def _arrow_file(path: str) -> FileSummary:
         return batches_summary(file.schema, map(file.get_batch, range(file.num_record_batches)))
 
 
-def batches_summary(schema: Any, batches: Iterable[Any]) -> FileSummary:
+def batches_summary(schema: "Schema", batches: Iterable[Any]) -> FileSummary:
     """The same of record batches, where there is no footer: each is one unit."""
     counts, masked, sizes = [], set(), dict.fromkeys(schema.names, 0)
     for batch in batches:
@@ -107,7 +110,7 @@ def batches_summary(schema: Any, batches: Iterable[Any]) -> FileSummary:
     return FileSummary(schema, counts, masked, sizes, 0)
 
 
-def misses(array: Any) -> bool:
+def misses(array: "Array") -> bool:
     """Whether a value is missing: also inside lists of one size, or in a way that the array does not count."""
     types, kind = pa.types, array.type
     if array.null_count:
