@@ -86,7 +86,7 @@ def test_an_error_is_said_and_reaches_whoever_needs_the_samples() -> None:
 
 def test_an_error_of_one_sample_is_said_beside_the_others() -> None:
     made = worker_of(Pipe.of(Numbers(8)).map(lambda x: 1 // (x - 2)).filter(bool).batch(2).map(double))
-    (reply, _), packed = made.keep(ticket(0, 0, (0, 4, ())), ())
+    (reply, _), _packed = made.keep(ticket(0, 0, (0, 4, ())), ())
     assert (reply.kind, reply.result.outputs) == (RESULT, 3)
     [(before, position, error)] = reply.result.faults
     assert (before, position) == (2, 2)
