@@ -130,19 +130,18 @@ def place(name: str, folder: Path) -> str:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def case(name: str, own: str, least: float, *others: Target) -> Case:
+def case(name: str, own: str, least: float) -> Case:
     return Case(
         name=f"formats_{name}",
         question=f"How many samples a second of the format {name}, in batches of {SIZE}, with {WORKERS} workers?",
         targets=(
             Target(f"{name} beside {own}", "samples/s", "samples/s", ("headrace", own), at_least=least),
-            *others,
             Target(f"{name}: resume over start", "resume ms", "ms", at_most=50, less=True, ranked=False),
             Target(
                 f"{name}: index", "index bytes", "bytes a sample", at_most=17, less=True, ranked=False
             ),  # 16, and a head a file
         ),
-        subjects=("headrace", own, *(other.ratio[1] for other in others if other.ratio)),
+        subjects=("headrace", own),
         needs="stored",
     )
 

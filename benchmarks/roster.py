@@ -14,7 +14,7 @@ CODEC = "torchcodec==0.13.0"  # the last whose wheel fits a torch without CUDA
 OURS = ("headrace", "headrace_threads", "torch_door", "swift")
 TABLE = ("headrace", "torch_door", "torch")
 """Whom the table of the README compares."""
-BEFORE_THESE = ("release01", "release01_door")
+BEFORE_THESE = ("release02", "release02_door")
 """Can be asked for wherever the table is measured."""
 
 THREADS = {
@@ -37,7 +37,6 @@ STORED_ONLY = dict.fromkeys(
     ("batches", "columns", "consumer", "filtered", "graph", "media", "packed", "parquet", "resumable", "tar"),
     "is measured where stored formats are",
 )
-BEFORE = dict.fromkeys(("consumer", "graph", "media", "packed", "stored"), "had not this, or it is measured elsewhere")
 FEW = {
     "media": "is not measured with decoders: its other forms, and loaders like it, are",
     "packed": "neither mixes nor packs tokens by itself",
@@ -63,17 +62,15 @@ ROSTER: dict[str, Entry] = {
         ("batches", "filtered", "columns", "parquet", "tar", "media", "resumable", "graph", "packed"),
     ),
     "own": Entry("the format's own reader", "torch", ("stored",), lacks=STORED_ONLY),
-    "release01": Entry(
-        "headrace 0.1",
+    "release02": Entry(
+        "headrace 0.2",
         "headrace",
-        ("batches", "filtered", "columns", "parquet", "tar", "resumable", "stored"),
-        lacks=BEFORE,
+        ("batches", "filtered", "columns", "parquet", "tar", "media", "resumable", "graph", "packed"),
     ),
-    "release01_door": Entry(
-        "`headrace.DataLoader` 0.1",
+    "release02_door": Entry(
+        "`headrace.DataLoader` 0.2",
         "headrace",
-        ("batches", "filtered", "columns", "tar", "resumable"),
-        lacks=BEFORE,
+        ("batches", "filtered", "columns", "tar", "media", "resumable"),
     ),
     "headrace_threads": Entry(
         'headrace, `kind="thread"`',

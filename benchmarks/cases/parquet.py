@@ -29,7 +29,7 @@ CASE = Case(
         Target("Parquet 10x the memory, beside HF streaming", "rows/s", "rows/s", ("headrace", "hf")),
         Target("Parquet 10x the memory: memory used, of the budget", "memory", "%", at_most=120, less=True),
     ),
-    subjects=("headrace", "release01", "ray", "hf"),
+    subjects=("headrace", "release02", "ray", "hf"),
     needs="parquet",
     deadline=600.0,
 )

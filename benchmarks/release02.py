@@ -1,4 +1,4 @@
-"""Makes `import headrace` mean release 0.1, its last commit: import this before anything of headrace."""
+"""Makes `import headrace` mean release 0.2, its last commit: import this before anything of headrace."""
 
 import io
 import subprocess
@@ -7,8 +7,8 @@ import tarfile
 
 from benchmarks.environments import FOLDER, ROOT
 
-COMMIT = "c7fab3e"
-HOME = FOLDER / "release-0.1"
+COMMIT = "b6d2fff"
+HOME = FOLDER / "release-0.2"
 if not (HOME / "src").is_dir():
     archive = subprocess.run(["git", "archive", COMMIT, "src"], cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as file:

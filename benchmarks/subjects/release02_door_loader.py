@@ -1,7 +1,7 @@
-"""`headrace.DataLoader` of release 0.1."""
+"""`headrace.DataLoader` of release 0.2."""
 
 # isort: off
-import benchmarks.release01  # noqa: F401
+import benchmarks.release02  # noqa: F401
 
 # isort: on
 from benchmarks.subjects.torch_door_loader import TorchDoor
