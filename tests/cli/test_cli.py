@@ -59,7 +59,7 @@ def test_a_stream_that_is_closed_takes_what_is_said_and_nothing_fails(closed: st
     done = run_script(
         f"""
         import subprocess, sys
-        command = f"{{sys.executable}} -m headrace.cli doctor {closed}"
+        command = f"'{{sys.executable}}' -m headrace.cli doctor {closed}"
         print(subprocess.run(command, shell=True, stderr=sys.stdout).returncode)
         """
     )

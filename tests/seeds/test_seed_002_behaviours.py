@@ -68,7 +68,7 @@ SHOWN: dict[int, tuple[str, ...]] = {
     22: (
         "layout: batches_of_every_form_are_split_and_keep_their_form",
         "loader: batches_have_the_form_that_torch_gives_them",
-        "loader: dataclasses_keep_their_form_and_anything_else_stays_a_list",
+        "loader: dataclasses_keep_their_form_and_anything_else_stays_a_list_but_none",
     ),
     23: ("loader: after_a_break_the_next_epoch_is_whole",),
     24: (
