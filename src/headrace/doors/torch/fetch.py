@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headrace.doors.torch.numpy_collate import default_collate, unlike
+from headrace.engine.wire.codec import pack_state
 from headrace.op import Each, place
 
 SHOWN = 8
@@ -40,6 +41,23 @@ class WithState(NamedTuple):
 
     batch: Any
     state: Any
+    """Packed, or `Untold`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """In place of a state that cannot be told: only who asks for the state of the loader is to hear of that."""
+
+    why: str
+
+
+def told(thing: Any, keep: Callable[[Any], Any]) -> Any:
+    """What `keep` makes of the state that a dataset or a sampler tells."""
+    try:
+        return keep(thing.state_dict())
+    except Exception as error:
+        why = f"the state_dict() of {type(thing).__qualname__} gives nothing that can be kept"
+        return Untold(f"{why}: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +78,7 @@ class Fetch(Each[Any, Any]):
         if packed:
             index = numbers(index)
         batch = self._batch(first, index)
-        return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
+        return WithState(batch, told(self.dataset, pack_state)) if self.keeps_state else batch
 
     def _batch(self, first: int, index: object) -> Any:
         if not self.batched:

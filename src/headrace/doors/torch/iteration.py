@@ -34,6 +34,7 @@ from headrace.doors.torch.words import WORDS
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
+from headrace.engine.wire.codec import unpack_state
 from headrace.errors import SnapshotRefused, WorkerStuck
 from headrace.tracebacks import shorten, users_line
 
@@ -158,7 +159,7 @@ class Iteration(_BaseDataLoaderIter):
         progress.opens = weakref.WeakMethod(self._before_state)
         self._epoch, loader._progress = epoch, progress
         if loader.num_workers:
-            epoch.start()
+            epoch.start(alone=self._persistent)  # (so that the sampler is asked now, as torch asks it)
         elif self._dataset_states and not self._iterable:
             progress.dataset.load_state_dict(deepcopy(self._dataset_states["0"]))
         if not loader.num_workers or passed:
@@ -278,6 +279,7 @@ class Iteration(_BaseDataLoaderIter):
             number = number_of(epoch.state(ahead=True)) or 0
         if type(data) is WithState:
             data, state = data
+            state = unpack_state(state) if isinstance(state, bytes) else state
             progress.next_dataset_states = {**progress.dataset_states, str(number % self._num_workers): state}
         if duplicates is not None and (alike := duplicates.see(number % self._context.count, data)) is not None:
             self._duplicates = None
@@ -355,6 +357,8 @@ class Iteration(_BaseDataLoaderIter):
             self._progress.leave()
             epoch, self._epoch = self._epoch, None
             epoch.close()
+            if self._lists.now is not None:
+                self._lists.now.close()
 
     @property
     def _workers(self) -> list[ProcessView]:

@@ -169,7 +169,7 @@ def options(loader: "DataLoader[Any]", context: WorkerContext, strands: int) -> 
         "start_method": start_method(loader),
         "worker_init": WorkerSetup(context),
         # torch has this many batches under way, and asks its sampler for the next one when it hands one out.
-        "window": None if free and early else ahead * max(workers, 2 * strands),
+        "window": None if free and early else ahead * max(workers, strands),
         "stretch": early,
         "pinned": not free,
     }
