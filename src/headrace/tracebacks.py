@@ -19,6 +19,7 @@ missing.
 import ast
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
 from itertools import islice, pairwise, takewhile
@@ -101,11 +102,16 @@ def calls(error: BaseException) -> tuple[Call, ...]:
 
 
 def put_back(error: BaseException, made: tuple[Call, ...]) -> None:
-    """Let the error's traceback show these calls."""
-    outermost: TracebackType | None = None
-    for call in reversed(made):
-        outermost = _link(*call, outermost)
-    error.__traceback__ = outermost
+    """Let the error's traceback show these calls.
+
+    Their frames are made in a thread of their own: a frame holds its caller, and here these are the engine, the
+    iterator and the program, with all that they hold, for as long as somebody holds the error.
+    """
+    links: list[TracebackType | None] = [None]
+    maker = threading.Thread(target=_chain, args=(made, links))
+    maker.start()
+    maker.join()
+    error.__traceback__ = links.pop()
 
 
 def short_dump(dump: str) -> str:
@@ -154,6 +160,11 @@ def _span(link: TracebackType) -> Span:
     if line is None or last_line is None or column is None or last_column is None:
         return at, at, -1, -1
     return line, last_line, column, last_column
+
+
+def _chain(made: tuple[Call, ...], links: list[TracebackType | None]) -> None:
+    for call in reversed(made):
+        links.append(_link(*call, links.pop()))
 
 
 def _link(file: str, function: str, span: Span, inner: TracebackType | None) -> TracebackType:

@@ -270,8 +270,13 @@ class Epoch(Iterator[T], Generic[T]):
         """No work of it is out, though some is left."""
         return self._run.outstanding == 0 and not self._run.exhausted
 
-    def start(self) -> None:
-        """Send the first work out now. Whether a worker fails at its start is heard with the first batch."""
+    def start(self, alone: bool = False) -> None:
+        """Send the first work out now. Whether a worker fails at its start is heard with the first batch.
+
+        `alone`: when nothing of the epochs before is with the workers any more.
+        """
+        if alone:
+            self._run.wait_for_earlier()
         self._run.keep_busy(take=False)
 
     def wait(self) -> None:

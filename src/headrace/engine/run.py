@@ -199,6 +199,17 @@ class Run:
             if self._all_ended():
                 self.ended = self.consistent = True
                 return
+        self._wait()
+        self.consistent = True
+
+    def wait_for_earlier(self) -> None:
+        """Wait until the workers have done what they were given in the epochs before."""
+        self._enter()
+        while self.workers.running() > self.outstanding:
+            self._wait()
+        self.consistent = True
+
+    def _wait(self) -> None:
         started = time.perf_counter()
         replies = self.workers.wait(self.policy.timeout)
         waited = time.perf_counter() - started
@@ -207,7 +218,6 @@ class Run:
             self.workers.replace_stuck(self.policy)
         for reply in replies:
             self._accept(reply)
-        self.consistent = True
 
     def _issue(self, starving: bool = False) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.doors.torch.numpy_collate import default_collate, unlike
+from headrace.engine.wire.codec import pack_state
 from headrace.op import Each, place
 
 SHOWN = 8
@@ -24,6 +25,22 @@ WIDTH = 8
 def numbers(packed: bytes) -> list[int]:
     """The indices of a packed ticket."""
     return memoryview(packed).cast("q").tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """In place of a state that cannot be told: only who asks for the state of the loader is to hear of that."""
+
+    why: str
+
+
+def told(thing: Any, keep: Callable[[Any], Any]) -> Any:
+    """What `keep` makes of the state that a dataset or a sampler tells."""
+    try:
+        return keep(thing.state_dict())
+    except Exception as error:
+        why = f"the state_dict() of {type(thing).__qualname__} gives nothing that can be kept"
+        return Untold(f"{why}: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +60,7 @@ class Fetch(Each[Any, Any]):
             index = numbers(index)
         batch = self._batch(first, index)
         if self.keeps_state:
-            place.spot.state = self.dataset.state_dict()
+            place.spot.state = told(self.dataset, pack_state)
         return batch
 
     def _batch(self, first: int, index: object) -> Any:

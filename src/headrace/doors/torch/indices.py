@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from headrace.doors.torch import seeds as seeds
-from headrace.doors.torch.fetch import WIDTH
+from headrace.doors.torch.fetch import WIDTH, told
 from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
 from headrace.doors.torch.state import UNCOUNTED, LoaderPlace, MapPlace, StreamPlace
 from headrace.doors.torch.stream import stateful
@@ -73,6 +73,12 @@ class Indices(Iterator[Any]):
             raise given
         return given
 
+    def close(self) -> None:
+        """The epoch is left: the sampler's iterator ends now, as in torch, and not when the collector comes."""
+        self._iterator = None
+        if self._order is not None:
+            self._order.close()
+
     def forget(self, error: Exception) -> None:
         """The error of a sampler has reached the caller. Its frames hold the iterator, which must be able to end."""
         for place, drawn in enumerate(self._drawn):
@@ -108,7 +114,7 @@ class Indices(Iterator[Any]):
             return 1
 
     def _note(self, number: int, samples: int, batch: Any) -> None:
-        state = deepcopy(self._iterator.state_dict()) if self._stateful else None
+        state = told(self._iterator, deepcopy) if self._stateful else None
         self._drawn.append(_Drawn(number, samples, state, batch))
 
     def at(self, number: int) -> tuple[int, Any]:
@@ -216,7 +222,7 @@ def start_of(loader: "DataLoader[Any]", samplers: bool) -> dict[str, Any]:
         return start
     for name, sampler in _samplers(loader):
         if stateful(sampler):
-            start[f"{name} state"] = deepcopy(sampler.state_dict())
+            start[f"{name} state"] = told(sampler, deepcopy)
         elif callable(getattr(sampler, "set_epoch", None)) and isinstance(getattr(sampler, "epoch", None), int):
             start[f"{name} epoch"] = sampler.epoch
         own = getattr(sampler, "generator", None)

@@ -148,7 +148,7 @@ class Iteration(_BaseDataLoaderIter):
         self._deaths = len(workers.restarts)
         self._epoch, loader._progress = epoch, progress
         if loader.num_workers:
-            epoch.start()
+            epoch.start(alone=self._persistent)  # (so that the sampler is asked now, as torch asks it)
         elif self._dataset_states and not self._iterable:
             progress.dataset.load_state_dict(unpack_state(self._dataset_states["0"]))
         if not loader.num_workers:
@@ -239,7 +239,8 @@ class Iteration(_BaseDataLoaderIter):
         progress, duplicates, promised, number = self._progress, self._duplicates, self._promised, 0
         if self._keeps_state or duplicates is not None:
             number = number_of(epoch.state(ahead=True)) or 0
-        if (state := epoch.noted) is not None:
+        if (noted := epoch.noted) is not None:
+            state = unpack_state(noted)
             progress.next_dataset_states = {**progress.dataset_states, str(number % self._num_workers): state}
         if duplicates is not None and (alike := duplicates.see(number % self._context.count, data)) is not None:
             self._duplicates = None
@@ -312,6 +313,8 @@ class Iteration(_BaseDataLoaderIter):
             self._progress.leave()
             epoch, self._epoch = self._epoch, None
             epoch.close()
+            if self._lists.now is not None:
+                self._lists.now.close()
 
     @property
     def _workers(self) -> list[ProcessView]:

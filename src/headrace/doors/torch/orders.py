@@ -4,7 +4,7 @@ Only samplers of exactly torch's classes are known here; a subclass may do anyth
 draws when torch's sampler would draw, from the same generator, the same numbers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from typing import Any
 
@@ -41,6 +41,8 @@ class SamplerOrder:
         self._now: Any = ()
         """The last chunk, and how far it is used."""
         self._at = 0
+        self._asked = type(sampler) not in KNOWN
+        """The sampler itself is iterated."""
         self._places = type(sampler) is SubsetRandomSampler
         """What is drawn are places in the sampler's own list of indices, which may be anything."""
         self.packed = packed and type(sampler) in KNOWN and not self._places
@@ -54,6 +56,10 @@ class SamplerOrder:
             return b"".join(map(bytes, self._parts(n)))
         taken = [index for part in self._parts(n) for index in part]
         return [self._sampler.indices[place] for place in taken] if self._places else taken
+
+    def close(self) -> None:
+        """Nothing more will be asked."""
+        self._chunks.close()
 
     def skip(self, n: int) -> int:
         """Leave n out: one permutation, or one bulk draw. How many there were to leave out."""
@@ -72,24 +78,26 @@ class SamplerOrder:
             self._at += len(part)
             n -= len(part)
             yield part
+            if self._asked and len(self._now) < self.wanted:
+                return  # the sampler has said that it ends; torch asks it again for the next batch only
 
 
 # --- what samplers draw, in chunks; nothing is drawn before the first is asked for ------------------------------------
 
 
-def _iterated(sampler: Any, order: SamplerOrder) -> Iterator[list[Any]]:
+def _iterated(sampler: Any, order: SamplerOrder) -> Generator[list[Any]]:
     indices = iter(sampler)
     while chunk := list(islice(indices, order.wanted)):
         yield chunk
 
 
-def _sequential(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
+def _sequential(sampler: Any, order: SamplerOrder) -> Generator[torch.Tensor]:
     length = len(sampler.data_source)
     for first in range(0, length, IN_A_ROW):
         yield torch.arange(first, min(length, first + IN_A_ROW))
 
 
-def _random(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
+def _random(sampler: Any, order: SamplerOrder) -> Generator[torch.Tensor]:
     n = len(sampler.data_source)
     draw = sampler.generator
     if draw is None:
@@ -110,16 +118,16 @@ def _random(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
     yield torch.randint(n, (sampler.num_samples % CHUNK,), dtype=torch.int64, generator=draw)
 
 
-def _subset(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
+def _subset(sampler: Any, order: SamplerOrder) -> Generator[torch.Tensor]:
     yield torch.randperm(len(sampler.indices), generator=sampler.generator)
 
 
-def _weighted(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
+def _weighted(sampler: Any, order: SamplerOrder) -> Generator[torch.Tensor]:
     s = sampler
     yield torch.multinomial(s.weights, s.num_samples, s.replacement, generator=s.generator)
 
 
-KNOWN: dict[type, Callable[[Any, SamplerOrder], Iterator[torch.Tensor]]] = {
+KNOWN: dict[type, Callable[[Any, SamplerOrder], Generator[torch.Tensor]]] = {
     SequentialSampler: _sequential,
     RandomSampler: _random,
     SubsetRandomSampler: _subset,

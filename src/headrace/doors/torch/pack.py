@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headrace.doors.torch.fetch import Untold
 from headrace.errors import SnapshotRefused
 from headrace.nested import rebuilt
 
@@ -48,6 +49,8 @@ def _encode(value: object, path: str, raw: list[bytes]) -> Any:
         return [_encode(v, f"{path}[{i}]", raw) for i, v in enumerate(value)]
     if isinstance(value, dict):
         return _encode_dict(value, path, raw)
+    if isinstance(value, Untold):
+        raise SnapshotRefused(value.why)
     if isinstance(value, bytes | bytearray):
         return {_MARK: ["bytes", *_append(bytes(value), raw)]}
     if type(value) is torch.Tensor and _has_memory(value):

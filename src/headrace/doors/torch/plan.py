@@ -111,7 +111,7 @@ def build(
     return Loader(
         pipe(loader, context, items), seed=context.base_seed, epoch=epoch, world=World(), strands=strands,
         autosave=autosave, randomness="keyed" if loader.reproducible else "carried",
-        **options(loader, context, strands or 0),
+        **options(loader, context),
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def pipe(loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch)
     return Pipe(Collate(context.collate_fn), samples)
 
 
-def options(loader: "DataLoader[Any]", context: WorkerContext, strands: int) -> dict[str, Any]:
+def options(loader: "DataLoader[Any]", context: WorkerContext) -> dict[str, Any]:
     """How the pipe is run."""
     workers: int = loader.num_workers
     if workers == 0:
@@ -157,7 +157,7 @@ def options(loader: "DataLoader[Any]", context: WorkerContext, strands: int) -> 
         "start_method": start_method(loader),
         "worker_init": WorkerSetup(context),
         # torch has this many batches under way, and asks its sampler for the next one when it hands one out.
-        "window": None if free and early else ahead * max(workers, 2 * strands),
+        "window": None if free and early else ahead * workers,
         "stretch": early,
         "pinned": not free,
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.device import LastDelivered
+from headrace.doors.torch.fetch import told
 from headrace.doors.torch.indices import Indices
 from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
 from headrace.engine.feeds.listed import Item
@@ -74,9 +75,9 @@ class LoaderProgress:
     def states(self, ahead: bool = False) -> dict[str, Any]:
         """The states of map-style datasets, by worker."""
         if self.dataset is not None:
-            return {"0": deepcopy(self.dataset.state_dict())}
-        packed = self.next_dataset_states if ahead else self.dataset_states
-        return {number: unpack_state(state) for number, state in packed.items()}
+            return {"0": told(self.dataset, deepcopy)}
+        known = self.next_dataset_states if ahead else self.dataset_states
+        return {number: unpack_state(state) if isinstance(state, bytes) else state for number, state in known.items()}
 
     def state(self, ahead: bool = False) -> dict[str, Any]:
         """The snapshot."""

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.doors.torch.context import WorkerContext
+from headrace.doors.torch.fetch import Untold, told
 from headrace.doors.torch.numpy_collate import is_default_collate
 from headrace.engine.feeds.place import chain
 from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
 from headrace.engine.wire import codec
+from headrace.errors import SnapshotRefused
 from headrace.op import Here, Source, place
 from headrace.plan.seed import key, seed_globals
 
@@ -196,20 +198,22 @@ class _Strand(Iterator[Any]):
             due = now - self._looked >= 20 * self._cost
         if not due and not asked:
             return
-        note = {
-            "tries": self._tries,
-            "batches": self._batches,
-            "samples": self._position,
-            "ended": self._ended,
-            "epoch over": False,
-            "dataset": None,
-            "iterator": None,
-            **{name: one.state_dict() for name, one in self._stateful.items()},
-        }
-        packed = codec.pack_state(note)
-        if len(packed) <= LARGEST_STATE:
-            # Opened again: what the dataset goes on changing is not the state of this moment.
-            self._here.rest(codec.unpack_state(packed))
+        # (Packed, and opened again: what the dataset goes on changing is not the state of this moment.)
+        states = {name: told(one, codec.pack_state) for name, one in self._stateful.items()}
+        packed = {name: state for name, state in states.items() if isinstance(state, bytes)}
+        if sum(map(len, packed.values())) <= LARGEST_STATE:
+            note = {
+                "tries": self._tries,
+                "batches": self._batches,
+                "samples": self._position,
+                "ended": self._ended,
+                "epoch over": False,
+                "dataset": None,
+                "iterator": None,
+                **states,
+                **{name: codec.unpack_state(state) for name, state in packed.items()},
+            }
+            self._here.rest(note)
         self._looked = time.perf_counter()
         self._cost = self._looked - now
 
@@ -239,6 +243,9 @@ class _BegunAnew(Iterator[Any]):
 
 def restored(dataset: Any, note: dict[str, Any]) -> Any:
     """Bring a dataset to where a note was taken; the iterator, if the note has a state of it."""
+    for name in ("dataset", "iterator"):
+        if isinstance(note[name], Untold):
+            raise SnapshotRefused(note[name].why)
     note = deepcopy(note)  # a dataset may change the state that it is given
     if note["dataset"] is not None:
         dataset.load_state_dict(note["dataset"])
