@@ -1,7 +1,8 @@
-"""torch's own DataLoader, set as its users set it for speed: persistent workers, everything else as it comes."""
+"""torch's own DataLoader, with its default options; where a case says so, with workers that stay."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -70,6 +71,13 @@ class Shards(IterableDataset[Any]):
 class TorchLoader:
     loader: Any = DataLoader
     photo: Callable[[bytes], Any] | None = staticmethod(by_pillow)  # as torchvision's ImageFolder does it
+    stays = False
+
+    def staying(self) -> "TorchLoader":
+        """The same with workers that stay from epoch to epoch."""
+        twin = copy(self)
+        twin.stays = True
+        return twin
 
     def batches(
         self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
@@ -108,7 +116,7 @@ class TorchLoader:
             options |= {
                 "num_workers": workers,
                 "multiprocessing_context": METHOD[start],
-                "persistent_workers": True,
+                "persistent_workers": self.stays,
             }
         return closing(Running(self.loader(dataset, batch_size=size, **options)))
 
