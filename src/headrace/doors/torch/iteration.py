@@ -96,7 +96,7 @@ class Iteration(_BaseDataLoaderIter):
         self._keeps_state = plan.keeps_state(loader)
         self._dataset_states = {number: pack_state(state) for number, state in (dataset_states or {}).items()}
         self._lists = IndexLists(loader._index_sampler)
-        self._engine = plan.build(loader, self._context, self._lists, epoch, loader._autosave)
+        self._engine = plan.build(loader, self._context, self._lists, epoch)
         loader._took_over(self._engine)
         self._shut = False
         weakref.finalize(self, self._engine.close)
@@ -133,12 +133,12 @@ class Iteration(_BaseDataLoaderIter):
         )  # fmt: skip
         self._promised: int | None = loader._IterableDataset_len_called if self._iterable else None
         self._progress = progress
-        if loader._autosave is not None:
-            loader._autosave.form = progress.saved
         with WORDS:
             epoch = self._engine.__iter__()
-        self._save: Callable[[bool], None] | None = epoch.after_each
-        epoch.after_each = None  # what a snapshot holds is known only when the batch has been looked at
+        self._save: Callable[[bool], None] | None = None
+        if loader._saver is not None:
+            # (The engine's loader does not save: what a state holds is known only when the batch has been looked at.)
+            self._save = loader._saver.counter(lambda: (progress.saved(), 0))
         watched = (self._duplicates, self._promised, self.timer, self._save)
         self._needs_finish = self._keeps_state or self._pin_memory or any(one is not None for one in watched)
         """There is something to do with each batch (`_finish`)."""
