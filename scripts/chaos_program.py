@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import Loader, Pipe
+from headrace import Autosave, Loader, Pipe
 from headrace.engine.workers.deaths import STREAM_DEATHS, running_ticket
 from headrace.engine.workers.process.fork_server import COMMON
 from headrace.engine.workers.process.workers import ProcessWorkers, WorkerProcess
@@ -280,7 +280,7 @@ def full_disk(name: str, method: Any, workers: int, seed: int, chance: random.Ra
         path = os.path.join(folder, "autosave.json")
         got: list[str] = []
         try:
-            with Loader(PIPES[name](SAMPLES), seed=seed, autosave=path, every=2) as loader:
+            with Loader(PIPES[name](SAMPLES), seed=seed, autosave=Autosave(path, every=2)) as loader:
                 for batch in loader:
                     got += digest([batch])
                     room = 0 if chance.random() < 0.3 else limits[0]
@@ -314,7 +314,7 @@ def signalled(name: str, method: Any, workers: int, seed: int, chance: random.Ra
             signal.signal(signal.SIGINT, signal.default_int_handler)
             how: Any = {"workers": workers, "start_method": method}
             save = os.path.join(folder, "autosave.json")
-            with Loader(PIPES[name](SAMPLES), seed=seed, autosave=save, every=1, **how) as loader:
+            with Loader(PIPES[name](SAMPLES), seed=seed, autosave=Autosave(save, every=1), **how) as loader:
                 for number, _ in enumerate(loader):
                     if number == 1:
                         os.write(write, b"x")

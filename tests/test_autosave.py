@@ -2,24 +2,17 @@
 
 import json
 import logging
+import pickle
 import re
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from headrace import Loader, Pipe, World
+from headrace import Autosave, Loader, Pipe, World
 from headrace.device import ahead
 from headrace.errors import BadOption, SnapshotRefused
 from tests.conftest import RunScript
-from tests.depth import depth
 from tests.laws.pipes import Numbers, drawn
 
 PIPE = Pipe.of(Numbers(50)).shuffle().map(drawn).batch(4)
@@ -28,10 +21,10 @@ PIPE = Pipe.of(Numbers(50)).shuffle().map(drawn).batch(4)
 def test_a_new_loader_goes_on_where_the_last_snapshot_was_written(tmp_path: Path) -> None:
     path = tmp_path / "place.json"
     whole = [repr(b) for b in Loader(PIPE, seed=1)]
-    with Loader(PIPE, seed=1, autosave=path, every=3, workers=2) as loader:
+    with Loader(PIPE, seed=1, autosave=Autosave(path, every=3), workers=2) as loader:
         batches = iter(loader)
         got = [repr(next(batches)) for _ in range(8)]
-    with Loader(PIPE, seed=1, autosave=path, every=3) as loader:
+    with Loader(PIPE, seed=1, autosave=Autosave(path, every=3)) as loader:
         rest = [repr(b) for b in loader]
     assert got[:6] + rest == whole
     assert list(tmp_path.iterdir()) == [path]
@@ -45,9 +38,9 @@ def test_batches_that_are_on_their_way_to_a_device_are_not_counted_as_delivered(
     pipe = Pipe.of(list(range(40))).batch(4).collate()
     for stop in range(1, 12):
         path = tmp_path / f"{stop}.json"
-        with Loader(pipe, autosave=path, every=every) as loader:
+        with Loader(pipe, autosave=Autosave(path, every=every)) as loader:
             got = [batch.tolist() for _, batch in zip(range(stop), ahead(loader, "cpu", held), strict=False)]
-        with Loader(pipe, autosave=path, every=every) as loader:
+        with Loader(pipe, autosave=Autosave(path, every=every)) as loader:
             if loader.epoch == 0:
                 rest = [batch.tolist() for batch in ahead(loader, "cpu", held)]
                 again = len(got) + len(rest) - 10
@@ -84,7 +77,7 @@ def test_a_plain_snapshot_that_somebody_put_there_is_loaded(tmp_path: Path) -> N
 
 
 def test_epochs_shorter_than_the_distance_between_snapshots_are_saved_too(tmp_path: Path) -> None:
-    with Loader(PIPE, autosave=tmp_path / "a.json", every=20) as loader:
+    with Loader(PIPE, autosave=Autosave(tmp_path / "a.json", every=20)) as loader:
         for _ in range(3):
             list(loader)
     saved = json.loads((tmp_path / "a.json").read_text())
@@ -98,7 +91,7 @@ def test_a_missing_folder_is_refused_at_once(tmp_path: Path) -> None:
 
 FULL = """
 import json, logging, resource, sys
-from headrace import Loader, Pipe
+from headrace import Autosave, Loader, Pipe
 
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 path = "place.json"
@@ -108,7 +101,7 @@ whole = list(Loader(pipe))
 def room(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
-loader = Loader(pipe, autosave=path, every=4)
+loader = Loader(pipe, autosave=Autosave(path, every=4))
 got, told = [], []
 for step, batch in enumerate(loader, 1):
     got.append(batch)
@@ -141,19 +134,19 @@ def test_a_full_disk_costs_no_batch_keeps_the_last_whole_file_and_is_told(
 
 KILLED = """
 import os, pathlib, shutil, signal, sys
-from headrace import Loader, Pipe
+from headrace import Autosave, Loader, Pipe
 from headrace.sources import atomic
 
 if sys.argv[1] == "beside its place":
     atomic._NAMELESS = 0
-rooms = tuple(os.sep + name for name in ("autosave.py", "atomic.py", "lock.py"))
+rooms = tuple(os.sep + name for name in ("saver.py", "atomic.py", "lock.py"))
 pipe = Pipe.of(list(range(9))).batch(3)
 whole = list(Loader(pipe))
 folder = pathlib.Path("saved")
 
 
 def start():
-    return Loader(pipe, autosave=folder / "place.json", every=2)
+    return Loader(pipe, autosave=Autosave(folder / "place.json", every=2))
 
 
 def killed_at(call):
@@ -207,105 +200,140 @@ def test_a_kill_at_any_call_leaves_a_whole_snapshot_and_nothing_that_the_next_st
     assert "True" in left, "a file that stands beside its place was met"
 
 
-# --- ranks ------------------------------------------------------------------------------------------------------------
+# --- what is done again after a crash -------------------------------------------------------------------------------
 
-ATTEMPTS = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4), min_size=1, max_size=4)
-
-
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""A folder where waiting for the disk costs nothing."""
+HUNDRED = Pipe.of(Numbers(100)).shuffle().batch(4)
 
 
-@contextmanager
-def fewer_samples_than_ranks() -> Iterator[None]:
-    """That is refused: the next attempt, of fewer ranks, gets them."""
-    try:
-        yield
-    except BadOption as refused:
-        if "samples cannot be shared among" not in str(refused):
-            raise
-
-
-@settings(max_examples=depth(30, 2000))
-@given(ATTEMPTS, st.integers(1, 4), st.randoms(use_true_random=False))
-def test_nothing_is_lost_however_far_ranks_are_apart_when_they_are_killed(
-    attempts: list[list[int]], every: int, chance: Any
+def test_steps_after_the_last_snapshot_are_counted_in_place_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each attempt is killed after so many steps of each rank; ranks start one after another, some when others run."""
-    pipe = Pipe.of(Numbers(91)).shuffle().batch(2)
-    got: Counter[int] = Counter()
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        path = Path(folder) / "run.json"
-        for number, steps in enumerate([*attempts, [10_000] * 3, [10_000]]):
-            ranks = len(steps)
-            places, whole = [], False
-            with mock.patch("headrace.loader.job", return_value=f"attempt {number}"), fewer_samples_than_ranks():
-                for rank in chance.sample(range(ranks), ranks):
-                    world = World(rank=rank, ranks=ranks)
-                    loader = Loader(pipe, seed=1, world=world, autosave=path, every=every)
-                    places.append(loader.state_dict())
-                    for _, batch in zip(range(steps[rank]), loader, strict=False):
-                        got.update(batch)
-                    loader._autosave.close()  # type: ignore[union-attr]  # as a kill would: nothing more is written
-                whole = True
-            assert all(place == places[0] for place in places), "all ranks go on from one place"
-            if whole and number >= len(attempts):
-                break
-        names = {file.name for file in Path(folder).iterdir()}
-    assert set(got) == set(range(91))
-    assert names == {"run.json", "run.json.rank1", "run.json.rank2"} or ranks == 1, "files of ranks that are no more go"
-
-
-def test_what_is_done_again_is_counted_over_ranks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pipe = Pipe.of(Numbers(200)).batch(2)
-    path = tmp_path / "run.json"
+    path = tmp_path / "place.json"
+    expected = [(1, 0), (1, 1), (3, 0), (3, 1), (3, 2), (6, 0), (6, 1)]
+    with Loader(HUNDRED, autosave=Autosave(path, every=3)) as loader:
+        for counts, _ in zip(expected, loader, strict=False):
+            text = path.read_text()
+            assert (json.loads(text)["steps"], json.loads(text)["since"]) == counts
     caplog.set_level(logging.INFO)
-
-    def attempt(steps: list[int]) -> list[list[int]]:
-        loaders = [
-            Loader(pipe, world=World(rank=rank, ranks=len(steps)), autosave=path, every=5) for rank in range(len(steps))
+    with Loader(HUNDRED, autosave=Autosave(path, every=3)) as loader:
+        assert caplog.messages == [
+            f"{path}: epoch 0 goes on after step 6; 1 steps that were delivered after it are done again"
         ]
-        return [
-            [x for _, batch in zip(range(many), loader, strict=False) for x in batch]
-            for many, loader in zip(steps, loaders, strict=True)
-        ]
+        assert caplog.records[0].levelno == logging.WARNING
+        assert len(list(loader)) == 25 - 6
+    saved = json.loads(path.read_text())
+    assert (saved["epoch"], saved["steps"]) == (1, 0)
 
-    attempt([27, 12, 18])
-    second = attempt([3, 4, 9])
-    assert [rank[0] for rank in second] == [10 * 6, 10 * 6 + 2, 10 * 6 + 4]
-    attempt([1, 1])
+
+def test_nothing_is_warned_about_where_nothing_is_done_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "place.json"
+    for _ in range(2):
+        with Loader(HUNDRED, autosave=Autosave(path, every=1)) as loader:
+            next(iter(loader))
+    assert not caplog.messages
+
+
+# --- files of headrace 0.2 --------------------------------------------------------------------------------------------
+
+
+def written_by_0_2(state: dict[str, Any], ranks: int = 1) -> str:
+    """What an autosave of headrace 0.2 wrote after four steps of an epoch, two steps before it was killed."""
+    attempt = {"rank": 0, "made": 4, "epoch": 0, "at": None, "steps": 0, "ranks": ranks, "job": "c5b3a0d1e2f3"}
+    return json.dumps({**state, "steps": 4, "attempt": attempt})[:-1] + f', "since": {2:12}}}'
+
+
+def test_a_file_that_0_2_wrote_in_one_process_is_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "place.json"
+    with Loader(PIPE, seed=1) as loader:
+        batches = iter(loader)
+        for _ in range(4):
+            next(batches)
+        path.write_text(written_by_0_2(loader.state_dict()))
+        rest = list(batches)
+    with Loader(PIPE, seed=1, autosave=path) as loader:
+        assert list(loader) == rest
     assert caplog.messages == [
-        f"{path}: epoch 0 goes on after step 10; 17 steps that were delivered after it are done again",
-        f"{path}: epoch 0 goes on after step 11; 8 steps that were delivered after it are done again",
+        f"{path}: epoch 0 goes on after step 4; 2 steps that were delivered after it are done again"
     ]
 
 
-def test_a_file_of_another_rank_is_enough_to_know_that_rank_zero_is_behind(tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    loaders = [Loader(PIPE, world=World(rank=rank, ranks=2), autosave=path, every=1) for rank in range(2)]
-    for loader, steps in zip(loaders, (1, 4), strict=True):
-        batches = iter(loader)
-        for _ in range(steps):
-            next(batches)
-    with Loader(PIPE, world=World(rank=1, ranks=2), autosave=path) as loader:
-        assert loader.state_dict()["at"]["place"]["position"] == 8
-    path.unlink()
-    with Loader(PIPE, world=World(rank=1, ranks=2), autosave=path) as loader:
-        assert loader.state_dict()["at"] is None, "without the file that was named the epoch begins anew"
+def test_a_file_that_one_of_several_ranks_wrote_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "place.json"
+    path.write_text(written_by_0_2(Loader(PIPE).state_dict(), ranks=2))
+    with pytest.raises(SnapshotRefused, match=r"place\.json was written by one of 2 ranks"):
+        Loader(PIPE, autosave=path)
+
+
+# --- one process ------------------------------------------------------------------------------------------------------
+
+
+def test_an_autosave_is_a_value() -> None:
+    given = Autosave("run.json", every=20)
+    assert given == Autosave("run.json", 20)
+    assert hash(given) == hash(Autosave("run.json", 20))
+    assert given != Autosave("run.json")
+    assert repr(given) == "Autosave(path='run.json', every=20)"
+    assert pickle.loads(pickle.dumps(given)) == given
+    assert Autosave.of("run.json") == Autosave("run.json", every=1000)
+    assert Autosave.of(given) is given
+    with pytest.raises(AttributeError):
+        given.every = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [(("run.json", 0), "every"), (("run.json", True), "every"), ((3,), "takes the path of a file")]
+)
+def test_a_wrong_autosave_is_refused_with_what_to_write(wrong: Any, says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        Autosave(*wrong)
+    if len(wrong) == 1:
+        with pytest.raises(BadOption, match=says):
+            Loader(PIPE, autosave=wrong[0])
+
+
+@pytest.mark.parametrize("sharding", ["static", "dynamic"])
+def test_on_ranks_it_is_refused_with_the_lines_to_write(sharding: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="one of 2 ranks") as refused:
+        Loader(PIPE, world=World(rank=1, ranks=2), sharding=sharding, autosave=tmp_path / "run.json")
+    assert str(refused.value).endswith(
+        "save {'model': model.state_dict(), 'loader': loader.state_dict()} on rank 0, and load it on all ranks after a "
+        "restart: loader.load_state_dict(checkpoint['loader'])"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_so_are_the_lines_that_it_names_on_two_ranks_and_then_on_three(tmp_path: Path) -> None:
+    """What the refusal says to write is exact."""
+    whole = {x for batch in Loader(PIPE, seed=1) for x, *_ in batch}
+    got: list[Any] = []
+    for rank in range(2):
+        with Loader(PIPE, seed=1, world=World(rank=rank, ranks=2)) as loader:
+            batches = iter(loader)
+            got += [next(batches) for _ in range(3)]
+            if rank == 0:
+                (tmp_path / "checkpoint").write_text(json.dumps({"loader": loader.state_dict()}))
+    checkpoint = json.loads((tmp_path / "checkpoint").read_text())
+    for rank in range(3):
+        with Loader(PIPE, seed=1, world=World(rank=rank, ranks=3)) as loader:
+            loader.load_state_dict(checkpoint["loader"])
+            got += list(loader)
+    samples = [x for batch in got for x, *_ in batch]
+    assert len(samples) == len(whole)
+    assert set(samples) == whole
 
 
 @pytest.mark.parametrize(
     "pipe", [PIPE, Pipe.of(Numbers(12)), Pipe.of(Numbers(40)).filter(lambda x: x % 2 == 0).batch(4)]
 )
 def test_a_loader_killed_behind_the_last_batch_goes_on_with_the_next_epoch(pipe: Pipe[Any], tmp_path: Path) -> None:
-    with Loader(pipe, seed=1, autosave=tmp_path / "a.json", every=1) as loader:
+    with Loader(pipe, seed=1, autosave=Autosave(tmp_path / "a.json", every=1)) as loader:
         batches = iter(loader)
         for _ in range(len(list(Loader(pipe, seed=1)))):
             next(batches)
-    with Loader(pipe, seed=1, autosave=tmp_path / "a.json", every=1) as loader:
+    with Loader(pipe, seed=1, autosave=Autosave(tmp_path / "a.json", every=1)) as loader:
         assert loader.epoch == 1
         assert [repr(b) for b in loader] == [repr(b) for b in Loader(pipe, seed=1, epoch=1)]
-    with Loader(pipe, seed=1, autosave=tmp_path / "a.json", every=1) as loader:
+    with Loader(pipe, seed=1, autosave=Autosave(tmp_path / "a.json", every=1)) as loader:
         assert loader.epoch == 2, "steps are counted from the start of that one"
 
 
@@ -317,7 +345,7 @@ def test_after_a_finished_epoch_the_next_one_begins_and_nothing_is_done_again(
     pipe = Pipe.of(range(53)).shuffle().filter(lambda x: x % 5).batch(4)
     file = tmp_path / "run.json"
     for epoch in range(3):
-        with Loader(pipe, autosave=file, every=4, ends=ends, **options) as loader:
+        with Loader(pipe, autosave=Autosave(file, every=4), ends=ends, **options) as loader:
             assert loader.epoch == epoch
             assert len(list(loader)) == 42 // 4 + (ends == "short" and 42 % 4 > 0)
     assert not any("done again" in r.message and r.levelname == "WARNING" for r in caplog.records)

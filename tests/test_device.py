@@ -14,6 +14,7 @@ import torch
 
 from headrace.device import Ahead, AheadIterator, TorchTransfer, ahead, mapped, put
 from headrace.doors.torch.loader import DataLoader
+from headrace.engine.autosave import Autosave
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -226,7 +227,11 @@ def test_an_autosave_of_a_data_loader_counts_what_the_training_loop_has(
 ) -> None:
     def make(path: str) -> Any:
         return DataLoader(
-            range(40), 4, num_workers=workers, persistent_workers=persistent, autosave=tmp_path / path, every=1
+            range(40),
+            4,
+            num_workers=workers,
+            persistent_workers=persistent,
+            autosave=Autosave(tmp_path / path, every=1),
         )
 
     def rows(tensors: Any) -> list[list[int]]:

@@ -1,7 +1,9 @@
 """The Loader as users hold it: options, lengths, lifetimes, what it hands over and what it says."""
 
 import gc
+import inspect
 import json
+import re
 import threading
 from collections import namedtuple
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import pytest
 import torch
 
 from headrace import Budget, Loader, Pipe
+from headrace.engine.policy import Policy
 from headrace.errors import BadOption, BadPipe, Closed, NoLength, NotPicklable, SnapshotRefused, TooManyErrors
 from tests.laws.pipes import KINDS, Numbers, stream
 
@@ -278,7 +281,6 @@ def test_workers_start_with_the_users_function() -> None:
         ({"seed": -1}, "seed"),
         ({"start_method": "fork"}, "kind='process'"),
         ({"on_error": "ignore"}, "on_error"),
-        ({"randomness": "carry"}, "did you mean 'carried'"),
         ({"timeout": "a minute"}, "timeout must be None or a number of seconds > 0"),
         ({"recycle": True}, "recycle must be None or a whole number >= 1"),
     ],
@@ -286,6 +288,55 @@ def test_workers_start_with_the_users_function() -> None:
 def test_a_wrong_option_is_refused_with_what_to_write(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadOption, match=message):
         Loader(Pipe.of(Numbers(3)), **options)
+
+
+def test_a_loader_has_these_options_and_no_others() -> None:
+    takes = inspect.signature(Loader).parameters.values()
+    assert [p.name for p in takes if p.kind is p.KEYWORD_ONLY] == [
+        "workers", "kind", "prefetch", "ordered", "seed", "epoch", "world", "timeout", "start_method", "strands",
+        "memory", "worker_init", "restarts", "on_error", "on_poison", "on_stuck", "recycle", "recycle_memory", "ends",
+        "sharding", "autosave", "quarantine",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gone", "value", "says"),
+    [
+        ("window", 4, "bounded by prefetch=, for each worker, and by memory="),
+        ("stretch", False, "only while batches are quick to make"),
+        ("pinned", True, "headrace.DataLoader has torch's worker for each"),
+        ("stealing", False, "headrace.DataLoader has torch's worker for each"),
+        ("randomness", "carried", "headrace.DataLoader carries the generators"),
+        ("pool", None, "headrace.share(data)"),
+        ("every", 5, "write autosave=Autosave(path, every=5)"),
+        ("store", None, "write world=World(rank=..., ranks=..., store=store)"),
+    ],
+)
+def test_an_option_that_is_no_more_is_refused_in_a_line_that_says_what_to_write(
+    gone: str, value: object, says: str
+) -> None:
+    with pytest.raises(BadOption, match=f"Loader has no option '{gone}': .*{re.escape(says)}") as refused:
+        Loader(Pipe.of(Numbers(3)), **dict.fromkeys([gone], value))  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"randomness": "carry"}, "did you mean 'carried'"),
+        ({"window": 0}, "window must be None or a whole number >= 1"),
+    ],
+)
+def test_what_doors_say_beyond_the_options_is_checked_too(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadOption, match=message):
+        Policy(**options)
+
+
+def test_a_door_makes_a_loader_of_a_policy() -> None:
+    policy = Policy(workers=2, kind="thread", pinned=True, window=2)
+    with Loader.of(Pipe.of(Numbers(9)).batch(2), policy, seed=3, epoch=1) as loader:
+        assert (loader.policy, loader.seed, loader.epoch) == (policy, 3, 1)
+        assert list(loader) == list(Loader(Pipe.of(Numbers(9)).batch(2)))
 
 
 def test_a_loader_that_is_dropped_leaves_nothing(no_new_fds: Any) -> None:

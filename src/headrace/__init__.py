@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 _HOMES = {
+    "Autosave": "headrace.engine.autosave",
     "Budget": "headrace.engine.policy",
     "CheckpointableReadingServiceInterface": "headrace.doors.dataloader2.services",
     "DataChunk": "headrace.doors.datapipes.names",
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from headrace.doors.torch.install import installed as installed
     from headrace.doors.torch.install import uninstall as uninstall
     from headrace.doors.torch.loader import DataLoader as DataLoader
+    from headrace.engine.autosave import Autosave as Autosave
     from headrace.engine.policy import Budget as Budget
     from headrace.engine.workers.process.warming import warm as warm
     from headrace.loader import Loader as Loader

@@ -16,6 +16,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar
 
+from headrace.engine.autosave import Autosave, Given, check_alone
 from headrace.engine.epoch import Epoch
 from headrace.engine.foreign_options import refuse
 from headrace.engine.places import EpochPlace, RunPlace
@@ -29,16 +30,15 @@ from headrace.observe.lineage import Lineage
 from headrace.observe.meter import Meter
 from headrace.observe.stats import Stats as Stats
 from headrace.pipe.graph import Pipe
+from headrace.plan.share import EndPolicy
 from headrace.plan.world import World
-from headrace.ranks.detect import warn_if_ranks
-from headrace.ranks.env import job
 from headrace.ranks.mesh import Mesh, as_world
 from headrace.sharing import make, on_ranks, without_sync
 from headrace.sharing.arithmetic import Sharing
 from headrace.tracebacks import short_errors
 
 if TYPE_CHECKING:
-    from headrace.engine.autosave import Autosave
+    from headrace.engine.saver import Saver
 
 T = TypeVar("T", covariant=True)
 _LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
@@ -75,15 +75,9 @@ class Loader(Generic[T]):
         on_stuck: Literal["raise", "replace"] = "raise",
         recycle: int | None = None,
         recycle_memory: int | None = None,
-        window: int | None = None,
-        stretch: bool = True,
-        pinned: bool = False,
-        randomness: Literal["keyed", "carried"] = "keyed",
-        ends: Literal["short", "pad", "repeat", "drop"] = "short",
+        ends: EndPolicy = "short",
         sharding: Literal["static", "dynamic"] = "static",
-        store: Any = None,
-        autosave: "str | os.PathLike[str] | Autosave | None" = None,
-        every: int = 1000,
+        autosave: Given | None = None,
         quarantine: str | os.PathLike[str] | None = None,
         **unknown: Never,
     ) -> None:
@@ -91,32 +85,47 @@ class Loader(Generic[T]):
         refuse(unknown, Loader)
         if not isinstance(pipe, Pipe):
             raise BadOption(f"Loader() takes a Pipe, not {type(pipe).__name__}; write Loader(Pipe.of(...))")
-        check_whole("seed", seed)
-        check_whole("epoch", epoch)
         auto = workers == "auto"
-        # Every option of a policy is an argument of the same name.
-        options = {field.name: arguments[field.name] for field in fields(Policy)}
+        # An option of a policy is an argument of the same name; what is none of them is set by doors.
+        options = {field.name: arguments[field.name] for field in fields(Policy) if field.name in arguments}
         # prefetch="auto" is 2: the engine fetches more ahead by itself while tickets are short.
         auto_options = {"workers": available() if auto else workers, "prefetch": 2 if prefetch == "auto" else prefetch}
         policy = Policy.of({**options, **auto_options})
+        self._set_up(pipe, policy, seed, epoch, world, strands, ends, sharding, autosave, auto)
+        if quarantine is not None:
+            from headrace.observe.quarantine import About, Quarantine
+
+            about = About(tuple(pipe.fingerprint()), seed, self.world.ranks, self.world.rank)
+            self._meter.on_skip = Quarantine.of_rank(quarantine, about, self.policy.skips).write
+
+    @classmethod
+    def of(
+        cls, pipe: Pipe[T], policy: Policy, *, seed: int = 0, epoch: int = 0, world: World | Mesh | None = None,
+        strands: int | None = None, ends: EndPolicy = "short", sharding: Literal["static", "dynamic"] = "static",
+        autosave: Given | None = None,
+    ) -> "Loader[T]":  # fmt: skip
+        """For loaders that are built on this one: their policy may say more than the options of a Loader do."""
+        loader = cls.__new__(cls)
+        loader._set_up(pipe, policy, seed, epoch, world, strands, ends, sharding, autosave)
+        return loader
+
+    def _set_up(
+        self, pipe: Pipe[T], policy: Policy, seed: int, epoch: int, world: World | Mesh | None, strands: int | None,
+        ends: EndPolicy, sharding: Literal["static", "dynamic"], autosave: Given | None, auto: bool = False,
+    ) -> None:  # fmt: skip
+        check_whole("seed", seed)
+        check_whole("epoch", epoch)
         self.pipe = pipe
         self.seed = seed
-        if world is None:
-            warn_if_ranks()
         self.world = as_world(world)
         self.ends = ends
         policy = on_ranks(policy, self.world, sharding)
         plain, sync = without_sync(pipe)
         program = cut(
-            plain,
-            seed,
-            keyed=policy.randomness == "keyed",
-            skips=policy.skips,
-            strands=strands,
-            divided=self.world.share_ranks > 1,
-            elsewhere=policy.elsewhere,
-        )
-        self._sharing = make(program, pipe, policy, self.world, ends, sharding, store, sync)
+            plain, seed, keyed=policy.randomness == "keyed", skips=policy.skips, strands=strands,
+            divided=self.world.share_ranks > 1, elsewhere=policy.elsewhere,
+        )  # fmt: skip
+        self._sharing = make(program, pipe, policy, self.world, ends, sharding, sync)
         self._epoch = epoch
         self._epochs = 0
         self._meter = Meter()
@@ -130,23 +139,21 @@ class Loader(Generic[T]):
         self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
         self._began: tuple[int, EpochPlace | None] = (epoch, None)
         """The epoch begun last, and the place it went on from."""
-        if quarantine is not None:
-            from headrace.observe.quarantine import About, Quarantine
-
-            about = About(tuple(pipe.fingerprint()), seed, self.world.ranks, self.world.rank)
-            self._meter.on_skip = Quarantine.of_rank(quarantine, about, policy.skips).write
-        self._autosave: Autosave | None = None
+        self._saver: Saver | None = None
         if autosave is not None:
-            from headrace.engine import autosave as saving
-
-            writing = self.world.ranks if self._sharing.each_rank_saves else 1
-            self._autosave, saved = saving.Autosave.of(autosave, every, self.world.rank, writing, job())
-            if saved is not None:
-                self.load_state_dict(saved)
-                if self._sharing.is_over(self._epoch, self._resume):  # killed behind its last batch
-                    self.set_epoch(self._epoch + 1)
-                    self._autosave.next_epoch()
+            self._go_on_from(autosave)
         _LIVE.add(self)
+
+    def _go_on_from(self, autosave: Given) -> None:
+        from headrace.engine.saver import Saver
+
+        check_alone(self.world)
+        self._saver = Saver(Autosave.of(autosave))
+        if (saved := self._saver.load()) is not None:
+            self.load_state_dict(saved)
+            if self._sharing.is_over(self._epoch, self._resume):  # killed behind its last batch
+                self.set_epoch(self._epoch + 1)
+                self._saver.steps = 0
 
     # --- iterating ----------------------------------------------------------------------------------------------------
 
@@ -162,8 +169,8 @@ class Loader(Generic[T]):
         epoch.on_break = partial(self._note_break, current)
         if self._tuner is not None and not self._tuner.settled:
             epoch.trial = Trial(self._tuner, self._meter)
-        if self._autosave is not None:
-            epoch.after_each = self._autosave.counter(self._epoch, at, partial(self._to_save, current))
+        if self._saver is not None:
+            epoch.after_each = self._saver.counter_of(current, self.state_dict)
         # No call between these lines: a Ctrl-C comes at calls only, so it leaves the loader before the epoch or in it.
         self._current = current
         self._began = (self._epoch, at)
@@ -249,13 +256,6 @@ class Loader(Generic[T]):
         """
         return snapshot(self.pipe, self.seed, *self.place(ahead), self.program.head)
 
-    def _to_save(self, epoch: "weakref.ref[Epoch[T]]") -> tuple[dict[str, Any], int]:
-        """The state for an autosave, and how many batches are held by what takes them ahead of the caller."""
-        running = epoch()
-        if running is None or running.handed_over is None or running.handed_over.state is None:
-            return self.state_dict(ahead=True), 0
-        return running.handed_over.state, running.handed - running.handed_over.count
-
     def place(self, ahead: bool = False) -> tuple[int, EpochPlace | None]:
         """The epoch and where it stands (None: before it); `ahead`: after the batch that is about to be handed over."""
         if (current := self._running()) is not None:
@@ -327,8 +327,8 @@ class Loader(Generic[T]):
         if (current := self._latest()) is not None:
             current.close()
         self._pool.close()
-        if self._autosave is not None:
-            self._autosave.leave()
+        if self._saver is not None:
+            self._saver.close()
         self._sharing.close(wait)
         self._closing.detach()
 
@@ -370,7 +370,7 @@ class Loader(Generic[T]):
             prefetch=policy.prefetch,
             tried=dict(self._tuner.rates) if self._tuner is not None else {},
             advice=meter.advice() if policy.kind == "process" else "",
-            autosave="" if self._autosave is None else self._autosave.trouble,
+            autosave="" if self._saver is None else self._saver.trouble,
         )
 
     def explain(self) -> str:

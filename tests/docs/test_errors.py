@@ -195,6 +195,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "quarantine= is for samples that are left out": lambda: Loader(Pipe.of([1]), quarantine="bad.jsonl"),
     "autosave=...: there is no folder": lambda: Loader(Pipe.of([1]), autosave="/nowhere/at/all.json"),
     "autosave: no file can be written to": lambda: Loader(Pipe.of([1]), autosave="/proc/self/all.json"),
+    "autosave= is for one process": lambda: Loader(Pipe.of([1, 2]), world=TWO, autosave="all.json"),
     "batch(as_=...) needs rows of a frame": lambda: Pipe.of([1]).batch(2, as_="torch"),
     "... samples cannot be shared among ... ranks": lambda: read(Pipe.of([1]).batch(1), world=TWO),
     "IterableWrapper holds an iterator": used_up,

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace import Autosave
 from headrace.datapipes import SequenceWrapper
 from headrace.datapipes.adapter import Shuffle
 from headrace.datapipes.iter import IterableWrapper
 from headrace.doors.dataloader2.loader import DataLoader2
 from headrace.doors.dataloader2.services import InProcessReadingService, MultiProcessingReadingService
-from headrace.errors import SnapshotRefused
+from headrace.errors import BadOption, SnapshotRefused
 from headrace.observe.profile import profile
 from tests.depth import depth
 
@@ -286,12 +287,21 @@ def test_the_figures_name_the_operators() -> None:
 def test_a_loader_that_saves_itself_goes_on_after_the_last_batch_it_gave(tmp_path: Path, workers: int) -> None:
     def run(taken: int | None) -> list[Any]:
         reading = service(workers) if workers else None
-        with DataLoader2(shuffled().batch(4), None, reading, autosave=tmp_path / "place", every=1) as dl:
+        with DataLoader2(shuffled().batch(4), None, reading, autosave=Autosave(tmp_path / "place", every=1)) as dl:
             return list(islice(dl, taken))
 
     parts = [run(3), run(0), run(2), run(None)]
     assert sorted(x for part in parts for batch in part for x in batch) == list(range(40))
     assert len(run(None)) == 10, "nothing is left of the old epoch: the next one follows"
+
+
+def test_on_ranks_it_does_not_save_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        BadOption, match=r"one of 2 ranks: .*'loader': loader\.state_dict\(\)\} on every rank, and give"
+    ):
+        DataLoader2(shuffled(), autosave=tmp_path / "place")
 
 
 def test_dump_shows_what_the_workers_do() -> None:

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import BatchSampler, SequentialSampler, default_collate
 
 import headrace
+from headrace import Autosave
 from headrace.errors import BadOption, Closed, NoLength, PoisonSample
 from headrace.observe.profile import profile
 from headrace.plan.world import World
@@ -516,13 +517,24 @@ def test_a_loader_that_saves_itself_goes_on_after_the_last_batch_it_gave(
 ) -> None:
     seen: list[list[int]] = []
     for taken in (0, 3, 2, 9):
-        loader = DataLoader(Options(), Numbers(40), 4, mode=mode, autosave=tmp_path / "place", every=1)
+        loader = DataLoader(Options(), Numbers(40), 4, mode=mode, autosave=Autosave(tmp_path / "place", every=1))
         batches = iter(loader)
         seen += [batch.tolist() for batch in islice(batches, taken)]
         del batches
         loader.terminate()
     assert seen[:10] == numbers(DataLoader(Options(), Numbers(40), 4))
     assert len(seen) == 10
+
+
+@pytest.mark.parametrize("divided", [True, False])
+def test_several_processes_do_not_save_themselves(divided: bool, tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match=r"one of 2 ranks: .*'loader': loader\.state_dict\(\)\} on rank 0, and load"):
+        DataLoader(
+            Options(world=World(0, 2)), Numbers(40), 4, auto_distributed_partitioning=divided,
+            autosave=tmp_path / "place",
+        )  # fmt: skip
+    with pytest.raises(BadOption, match=r"no argument 'every'; write autosave=Autosave\(path, every=5\)"):
+        DataLoader(Options(), Numbers(40), 4, every=5)
 
 
 def test_a_sample_that_kills_its_worker_is_told_in_the_words_of_this_loader(made: list[DataLoader]) -> None:

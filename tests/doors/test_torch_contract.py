@@ -27,10 +27,7 @@ from tests.conftest import RunScript
 from tests.depth import across, depth
 from tests.doors import torch_datasets as data
 
-OURS = {
-    "reproducible": False, "shard": None, "shuffle_window": None, "world": None, "autosave": None,
-    "every": 1000,
-}  # fmt: skip
+OURS = {"reproducible": False, "shard": None, "shuffle_window": None, "world": None, "autosave": None}
 
 stream = data.Span(0, 4)
 REFUSED: list[dict[str, Any]] = [

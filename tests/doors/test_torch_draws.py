@@ -364,7 +364,7 @@ def test_nothing_shows_where_a_sampler_is_asked_early(name: str, workers: int) -
         begin_anew()
         loader = loader_class(**{"dataset": Plain(), "collate_fn": list, "num_workers": workers, **EARLY[name]()})
         if loader_class is DataLoader and workers:
-            assert plan.options(loader, plan.context_of(loader, 0))["stretch"]
+            assert plan.policy(loader, plan.context_of(loader, 0)).stretch
 
         def look() -> Any:
             random.random(), np.random.rand()

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import headrace
+from headrace import Autosave
 from headrace.cli import main
 from headrace.doors.torch.loader import DataLoader
 from headrace.errors import BadOption, warn_once
@@ -73,7 +74,7 @@ def test_dump_shows_the_workers_of_a_data_loader() -> None:
 
 def autosaving(path: Path, workers: int, dataset: Any = range(24)) -> Any:
     shuffled = {"shuffle": True} if isinstance(dataset, range) else {}
-    return DataLoader(dataset, 2, generator=seeded(), num_workers=workers, autosave=path, every=4, **shuffled)
+    return DataLoader(dataset, 2, generator=seeded(), num_workers=workers, autosave=Autosave(path, every=4), **shuffled)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -94,8 +95,15 @@ def test_a_loader_goes_on_from_the_file_that_the_last_one_left(tmp_path: Path, d
 def test_autosave_on_ranks_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(BadOption, match=r"save the state_dict\(\) of each"):
+    with pytest.raises(
+        BadOption, match=r"one of 2 ranks: .*'loader': loader\.state_dict\(\)\} on every rank, and give"
+    ):
         DataLoader(range(4), autosave=tmp_path / "run.json")
+
+
+def test_every_is_an_option_of_autosave() -> None:
+    with pytest.raises(TypeError, match=r"argument 'every'; write autosave=Autosave\(path, every=5\)"):
+        DataLoader(range(4), every=5)
 
 
 def test_a_data_loader_can_be_profiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,8 +27,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace import Loader, Pipe, World
-from headrace.engine import autosave
+from headrace import Autosave, Loader, Pipe, World
+from headrace.engine import saver
 from headrace.errors import PoisonSample, SnapshotRefused, WorkerDied
 from tests.depth import depth
 from tests.laws.moments import Moment
@@ -215,7 +215,7 @@ def troubled(case: Case, pipe: Pipe[Any], world: World, folder: Path) -> tuple[l
 
 
 def on_a_full_disk(case: Case, pipe: Pipe[Any], folder: Path, options: dict[str, Any]) -> tuple[list[list[str]], Any]:
-    write, path, calls = autosave.atomic_write, folder / "saved.json", iter(range(10**6))
+    write, path, calls = saver.atomic_write, folder / "saved.json", iter(range(10**6))
 
     def sometimes(*given: Any, **how: Any) -> Any:
         if next(calls) % 7 > case.at % 7:
@@ -223,8 +223,8 @@ def on_a_full_disk(case: Case, pipe: Pipe[Any], folder: Path, options: dict[str,
         return write(*given, **how)
 
     with (
-        mock.patch.object(autosave, "atomic_write", sometimes),
-        Loader(pipe, seed=3, autosave=path, every=2, **options) as loader,
+        mock.patch.object(saver, "atomic_write", sometimes),
+        Loader(pipe, seed=3, autosave=Autosave(path, every=2), **options) as loader,
     ):
         got = read(iter(loader), case.steps, None)
         state = json.loads(json.dumps(loader.state_dict()))

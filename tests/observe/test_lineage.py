@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from headrace.engine.places import RunPlace
+from headrace.engine.policy import Policy
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.observe.digest import digest
@@ -221,4 +222,4 @@ def test_a_step_beyond_the_epoch_is_refused_with_the_last_one(pipe: Pipe[Any]) -
 
 def test_carried_randomness_cannot_be_made_again() -> None:
     with pytest.raises(BadOption, match="carried from batch to batch"):
-        of(Loader(Pipe.of(range(4)), randomness="carried"), 0)
+        of(Loader.of(Pipe.of(range(4)), Policy(randomness="carried")), 0)

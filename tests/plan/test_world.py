@@ -25,6 +25,14 @@ def test_a_world_is_a_value() -> None:
         world.rank = 4  # type: ignore[misc]
 
 
+def test_the_store_of_a_world_is_no_part_of_its_value() -> None:
+    store: Any = object()
+    world = World(rank=1, ranks=2, store=store)
+    assert world.store is store
+    assert (world, hash(world), repr(world)) == (World(1, 2), hash(World(1, 2)), repr(World(1, 2)))
+    assert World.detect().store is None
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

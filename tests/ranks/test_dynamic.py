@@ -61,7 +61,7 @@ class Job:
     def __init__(self, pipe: Pipe[Any], ranks: int, state: Any = None, **how: Any) -> None:
         store = torch_distributed.HashStore()
         self.loaders = [
-            Loader(pipe, seed=5, world=World(rank=r, ranks=ranks), sharding="dynamic", store=store, **how)
+            Loader(pipe, seed=5, world=World(rank=r, ranks=ranks, store=store), sharding="dynamic", **how)
             for r in range(ranks)
         ]
         # Every loader of a process has a number of its own: here they are the same loader on several ranks.
@@ -211,12 +211,19 @@ def test_the_length_is_not_known() -> None:
         ({"ends": "drop"}, "no last step to fill"),
         ({"world": World(rank=0, ranks=4, replicas=2)}, "would not take the same samples"),
         ({"sharding": "dynamical"}, "'static' or 'dynamic'"),
-        ({"sharding": "static", "store": object()}, "set sharding='dynamic'"),
     ],
 )
 def test_what_contradicts_it_is_refused_with_the_reason(options: dict[str, Any], why: str) -> None:
     with pytest.raises(BadOption, match=why):
         Loader(Pipe.of(Numbers(40)).batch(4), **{"sharding": "dynamic", **options})
+
+
+def test_ranks_meet_in_the_store_of_their_world_and_others_do_not_look_at_it() -> None:
+    world = World(store=torch_distributed.HashStore())
+    assert sorted(Loader(Pipe.of(Numbers(9)), world=world)) == list(range(9))
+    assert world.store.num_keys() == 0
+    assert sorted(Loader(Pipe.of(Numbers(9)), world=world, sharding="dynamic")) == list(range(9))
+    assert world.store.num_keys() > 0
 
 
 def test_equal_steps_streams_and_two_regroupings_are_refused_with_the_reason() -> None:
@@ -270,7 +277,7 @@ def test_ranks_that_were_given_different_things_are_told_and_one_that_is_missing
 
     def loader(rank: int, size: int) -> Loader[Any]:
         pipe = Pipe.of(Numbers(size)).batch(4)
-        made = Loader(pipe, world=World(rank=rank, ranks=2), sharding="dynamic", store=store)
+        made = Loader(pipe, world=World(rank=rank, ranks=2, store=store), sharding="dynamic")
         made._sharing._key = "job"  # type: ignore[attr-defined]
         made._sharing._timeout = 0.2
         return made

@@ -423,6 +423,7 @@ def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunSc
         import numpy as np
         import psutil
         from headrace import Loader, Pipe
+        from headrace.engine.policy import Policy
 
         kind, path, groups, budget = sys.argv[1], sys.argv[2], int(sys.argv[3]), 20_000_000
 
@@ -434,16 +435,17 @@ def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunSc
             return total * 1024
 
         how = {"inline": {}, "thread": {"workers": 2, "kind": "thread"}}
-        how["process"] = {"workers": 2, "start_method": "fork"}
+        how["process"] = {"workers": 2, "kind": "process", "start_method": "fork"}
+        policy = Policy(window=4, **how[kind])
         pipe = Pipe.parquet(path, memory=budget)
-        with Loader(pipe.header(40_000).batch(512), window=4, **how[kind]) as loader:
+        with Loader.of(pipe.header(40_000).batch(512), policy) as loader:
             for batch in loader:  # what the packages need once is not the data's
                 pass
             slots = pipe.op.table().slots
             base = used() - (slots._units >= 0).sum() * slots.size
             peak, seen = 0, np.zeros(5_000 * groups, bool)
         shuffled = pipe.shuffle(quality=12 / groups).batch(512)
-        with Loader(shuffled, window=4, **how[kind]) as loader:
+        with Loader.of(shuffled, policy) as loader:
             for number, batch in enumerate(loader):
                 rows = batch["c0"].astype(np.int64)
                 assert not seen[rows].any()

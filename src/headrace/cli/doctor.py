@@ -90,7 +90,7 @@ def _launcher() -> dict[str, Any]:
     return {
         "name": found.launcher,
         "error": None,
-        "world": asdict(found.world),
+        "world": {name: value for name, value in asdict(found.world).items() if name != "store"},
         "variables": dict(found.variables),
         "replicas": asdict(replicas) if replicas else None,
         "disagree": [asdict(claim) for claim in found.disagree],

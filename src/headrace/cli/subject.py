@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from headrace.engine.policy import Policy
 from headrace.errors import BadOption, meant
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -85,13 +86,18 @@ class Subject:
 
 
 def _make(pipe: Pipe[Any], options: dict[str, Any], changes: dict[str, Any]) -> Loader[Any]:
-    """A loader with these options and changes; a kind or start method that the changes rule out is dropped."""
+    """A loader with these options and changes; a kind or start method that the changes rule out is dropped.
+
+    The options of a door's loader may be more than those of a Loader.
+    """
     options = {**options, **changes}
     if not options.get("workers") or (options.get("kind") == "inline" and "kind" not in changes):
         options["kind"] = None  # follows from the number of workers
     if not options.get("workers") or options.get("kind") not in (None, "process"):
         options["start_method"] = None
-    return Loader(pipe, **options)
+    names = {field.name for field in fields(Policy)}
+    policy = Policy.of({name: value for name, value in options.items() if name in names})
+    return Loader.of(pipe, policy, **{name: value for name, value in options.items() if name not in names})
 
 
 def _is_torch_like(target: object) -> bool:

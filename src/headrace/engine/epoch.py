@@ -252,9 +252,9 @@ class Epoch(Iterator[T], Generic[T]):
 
     @property
     def noted(self) -> Any:
-        """What an op has noted with the batch that was handed out last."""
+        """Of the batch that was handed out last, the number of its worker and what an op has noted; None: nothing."""
         ticket = self._last[1]
-        return None if ticket is None else ticket.state
+        return None if ticket is None else ticket.noted
 
     @property
     def workers(self) -> Workers | None:

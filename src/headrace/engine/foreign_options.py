@@ -1,10 +1,12 @@
-"""Options of other loaders that people give to a Loader, and what to write here instead."""
+"""Options that a Loader does not have, of other loaders or of earlier versions, and what to write instead."""
 
 import inspect
 from collections.abc import Mapping
 
+from headrace.engine.autosave import EVERY
 from headrace.errors import BadOption, meant
 
+PINNED = "any worker makes any batch, and the batches are the same; headrace.DataLoader has torch's worker for each"
 INSTEAD = {
     "batch_sampler": "the pipe says which samples make a batch: pipe.shuffle().batch(n); a batch sampler of torch's "
     "goes into headrace.DataLoader",
@@ -12,6 +14,7 @@ INSTEAD = {
     "collate_fn": "the pipe joins samples: pipe.batch(n).collate({value})",
     "dataset": "a Loader takes a pipe first: Loader(Pipe.of(dataset))",
     "drop_last": "the pipe makes batches: pipe.batch(n, drop_last={value})",
+    "every": EVERY,
     "generator": "orders and random values follow from a number: write seed=7",
     "in_order": "write ordered={value}",
     "mp_prefetch": "write workers= and prefetch=",
@@ -20,12 +23,20 @@ INSTEAD = {
     "num_workers": "write workers={value}",
     "persistent_workers": "workers live until close(); leave it out",
     "pin_memory": "headrace.device.ahead(loader, device) pins and copies ahead; or pipe.pin_memory()",
+    "pinned": PINNED,
+    "pool": "workers belong to one Loader; headrace.share(data) lets several loaders read the same memory",
     "prefetch_factor": "write prefetch={value}",
+    "randomness": "random values belong to the batch, and those of headrace.rng() to the sample; headrace.DataLoader "
+    "carries the generators of its workers on",
     "read_options": "write workers= and prefetch=",
     "sampler": "the pipe says the order: pipe.shuffle(), pipe.weighted(weights); a sampler of torch's goes into "
     "headrace.DataLoader",
     "shard_options": "write world=World.detect()",
     "shuffle": "the pipe says the order: pipe.shuffle() before pipe.batch(n)",
+    "stealing": PINNED,
+    "store": "write world=World(rank=..., ranks=..., store=store)",
+    "stretch": "more is fetched ahead only while batches are quick to make; leave it out",
+    "window": "batches under way are bounded by prefetch=, for each worker, and by memory=, in bytes",
     "worker_buffer_size": "write prefetch={value}",
     "worker_count": "write workers={value}",
     "worker_init_fn": "write worker_init={value}",

@@ -1,6 +1,7 @@
 """Policy: how a pipe is run, as one frozen value, checked in one place.
 
-None of these options changes which samples arrive or in which order (`ordered=False` and `on_error` excepted).
+None of this changes which samples arrive or in which order (`ordered=False` and `on_error` excepted). Most fields are
+options of a `Loader`; the last four are set by doors only, whose promises need them (`Loader.of`).
 """
 
 from collections.abc import Callable

@@ -134,7 +134,8 @@ class Run:
             else:
                 self._any.delivers(ticket, item.kept)
             self.ticket, self.taken, ticket.many = ticket, 0, 1
-            ticket.state = item.state
+            if item.state is not None:
+                ticket.noted = (item.worker, item.state)
             self.skipped = item.skips
             if item.faults:
                 self._faults.extend(item.faults)

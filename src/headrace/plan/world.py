@@ -8,12 +8,28 @@ A World is a value: it is passed in, never looked up. What depends on the job's 
     replicas   size of a model-parallel group: `replicas` consecutive ranks work on one copy of the model, so they
                receive the same samples; data is shared among `share_ranks` groups, of which this is `share_rank`
     share      (share_rank, share_ranks) where groups are not made of consecutive ranks (a device mesh)
+    store      where the ranks share a counter, for sharding="dynamic"; None: that of the process group, or of the job.
+               It is no part of the value: two worlds that differ in it alone are equal
 """
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Protocol
 
 from headrace.errors import BadOption
+
+
+class RankStore(Protocol):
+    """What is used of a store of torch.distributed."""
+
+    def add(self, key: str, amount: int, /) -> int: ...
+    def compare_set(self, key: str, expected: str, value: str, /) -> bytes: ...
+    def set(self, key: str, value: str, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+    def check(self, keys: list[str], /) -> bool: ...
+    def wait(self, keys: list[str], timeout: timedelta, /) -> None: ...
+    def delete_key(self, key: str, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +43,13 @@ class World:
     replicas: int = 1
     source: str = "none"
     share: tuple[int, int] | None = None
+    store: RankStore | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name not in ("source", "share") and (not isinstance(value, int) or isinstance(value, bool)):
-                raise BadOption(f"World({field.name}={value!r}): give an int, not {type(value).__name__}")
+        for name in (one.name for one in fields(self) if one.name not in ("source", "share", "store")):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise BadOption(f"World({name}={value!r}): give an int, not {type(value).__name__}")
         for one, many in (("rank", "ranks"), ("local_rank", "local_ranks"), ("node", "nodes")):
             index, count = getattr(self, one), getattr(self, many)
             if count < 1:

@@ -1,6 +1,6 @@
 """Counter: what ranks share under dynamic sharding, kept in a store of torch.distributed.
 
-    find_store   the store that the user gives, or of the default process group, or one at MASTER_ADDR:MASTER_PORT
+    find_store   the store that the World has, or of the default process group, or one at MASTER_ADDR:MASTER_PORT
     meet         wait until all ranks begin the epoch, and check that all were given the same
     take         0, 1, 2, ...: each number goes to one rank only
     finish       write down which blocks this rank has delivered; `everyone` reads what all ranks have
@@ -11,28 +11,16 @@ What a rank has finished is stored in leaves of LEAF blocks, so that a write or 
 import json
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.errors import BadOption, RanksDisagree, WorkerStuck, missing
-from headrace.plan.world import World
+from headrace.plan.world import RankStore, World
 from headrace.ranks import env
 from headrace.ranks.agree import TIMEOUT, initialized
 
 LEAF = 64
-_made: dict[tuple[str, str], "RankStore"] = {}
+_made: dict[tuple[str, str], RankStore] = {}
 """Stores that were made here, by address: they live as long as the process."""
-
-
-class RankStore(Protocol):
-    """What is used of a store of torch.distributed."""
-
-    def add(self, key: str, amount: int, /) -> int: ...
-    def compare_set(self, key: str, expected: str, value: str, /) -> bytes: ...
-    def set(self, key: str, value: str, /) -> None: ...
-    def get(self, key: str, /) -> bytes: ...
-    def check(self, keys: list[str], /) -> bool: ...
-    def wait(self, keys: list[str], timeout: timedelta, /) -> None: ...
-    def delete_key(self, key: str, /) -> object: ...
 
 
 class StoreCounter:
@@ -118,9 +106,9 @@ def leave(store: RankStore, key: str, ranks: int, wait: bool, timeout: float = T
     barrier(store, f"{key}/left", ranks, timeout, "have closed their loader", wait)
 
 
-def find_store(world: World, given: RankStore | None = None, timeout: float = TIMEOUT) -> tuple[RankStore, bool]:
+def find_store(world: World, timeout: float = TIMEOUT) -> tuple[RankStore, bool]:
     """A store that all ranks share, and whether it lives in this process and was made here."""
-    store = default_store() if given is None else given
+    store = default_store() if world.store is None else world.store
     if store is not None:
         return store, False
     if world.ranks == 1:
@@ -129,7 +117,7 @@ def find_store(world: World, given: RankStore | None = None, timeout: float = TI
     if not (environ.get(env.MASTER_ADDR) and environ.get(env.MASTER_PORT)):
         raise BadOption(
             "sharding='dynamic' needs a place where ranks share a counter: initialise torch.distributed first, start "
-            f"with a launcher that sets {env.MASTER_ADDR} and {env.MASTER_PORT}, or give store="
+            f"with a launcher that sets {env.MASTER_ADDR} and {env.MASTER_PORT}, or give World(store=...)"
         )
     hosts = world.rank == 0 and environ.get(env.AGENT_STORE) != "True"
     address = environ[env.MASTER_ADDR], environ[env.MASTER_PORT]

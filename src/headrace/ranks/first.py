@@ -32,9 +32,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import BadOption, HeadraceError, WorkerStuck
-from headrace.plan.world import World
+from headrace.plan.world import RankStore, World
 from headrace.ranks import env
-from headrace.ranks.counter import RankStore, default_store, master_store
+from headrace.ranks.counter import default_store, master_store
 from headrace.sources.lock import open_locked
 
 _calls: Counter[tuple[str, str]] = Counter()

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeGuard
 
 from headrace.errors import BadOption
 from headrace.plan.world import World
+from headrace.ranks.detect import detect, warn_if_ranks
 
 DATA = frozenset({"batch", "data", "ddp", "dp", "dp_replicate", "dp_shard", "fsdp", "hsdp", "replicate", "shard"})
 MODEL = frozenset({"cp", "ep", "etp", "model", "pp", "sp", "tp"})
@@ -37,8 +38,6 @@ def is_mesh(thing: object) -> TypeGuard[Mesh]:
 def world_of(mesh: Mesh) -> World:
     """Where this process stands, and which share of the data its place in the mesh receives."""
     import torch.distributed as dist
-
-    from headrace.ranks.detect import detect
 
     here = mesh.get_coordinate()
     if here is None:
@@ -82,9 +81,12 @@ def _data_dims(mesh: Mesh) -> list[int]:
 
 
 def as_world(world: World | Mesh | None) -> World:
-    """The argument `world` of a loader as a World."""
-    if world is None or isinstance(world, World):
-        return world or World()
+    """The argument `world` of a loader as a World; none is one rank, which is said where a launcher has several."""
+    if world is None:
+        warn_if_ranks()
+        return World()
+    if isinstance(world, World):
+        return world
     if not is_mesh(world):
         raise BadOption(f"world= takes a World or torch's DeviceMesh, not {type(world).__name__}")
     return world_of(world)

@@ -14,7 +14,7 @@ says where the job stands; it is the same on every rank, and loads in another wo
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
@@ -27,16 +27,12 @@ from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT
 from headrace.sharing.arithmetic import FEW, Sharing, with_pass_through
 
-if TYPE_CHECKING:
-    from headrace.ranks.counter import RankStore
-
 log = logging.getLogger("headrace")
 
 
 def make(
-    program: Program, pipe: Pipe[Any], policy: Policy, world: World, ends: str, sharding: str,
-    store: "RankStore | None", timeout: float | None,
-) -> Sharing:  # fmt: skip
+    program: Program, pipe: Pipe[Any], policy: Policy, world: World, ends: str, sharding: str, timeout: float | None
+) -> Sharing:
     """The sharing of a loader; `timeout` is that of a `fullsync()` at the end of the pipe, None if there is none."""
     if ends not in (known := get_args(EndPolicy)):
         raise BadOption(f"ends must be one of {', '.join(map(repr, known))}, not {ends!r}{meant(str(ends), known)}")
@@ -56,9 +52,7 @@ def make(
         _check_dynamic(program, policy, world, ends, timeout)
         from headrace.sharing.counted import Counted
 
-        return Counted(program, pipe, world, ends, seconds, store)
-    if store is not None:
-        raise BadOption("store= is where ranks share a counter: set sharding='dynamic' with it")
+        return Counted(program, pipe, world, ends, seconds)
     if votes:
         from headrace.sharing.voted import Voted
 

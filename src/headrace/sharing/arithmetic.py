@@ -32,9 +32,6 @@ log = logging.getLogger("headrace")
 class Sharing:
     """Ranks share by arithmetic."""
 
-    each_rank_saves = True
-    """Whether every rank writes autosaves: a snapshot says only how far the rank that took it has come."""
-
     program: Program
     _pipe: Pipe[Any]
     _world: World

@@ -23,9 +23,9 @@ from headrace.errors import BadOption, BadPipe, NoLength, SnapshotRefused
 from headrace.op import Each
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
-from headrace.plan.world import World
+from headrace.plan.world import RankStore, World
 from headrace.ranks.agree import group_timeout
-from headrace.ranks.counter import RankStore, StoreCounter, find_store, leave
+from headrace.ranks.counter import StoreCounter, find_store, leave
 from headrace.ranks.env import job
 from headrace.sharing.arithmetic import Sharing
 
@@ -38,14 +38,9 @@ Begun = tuple[int, int] | None
 class Counted(Sharing):
     """Ranks take blocks from a counter."""
 
-    each_rank_saves = False  # (a snapshot of any rank holds for all: each reports to the others what it has finished)
-
-    def __init__(
-        self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float, store: RankStore | None = None
-    ) -> None:
+    def __init__(self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float) -> None:
         super().__init__(program, pipe, world, ends, timeout)
         _check_program(program)
-        self._given = store
         self._store: RankStore | None = None
         self._hosts = False
         digest = key("dynamic", program.seed, *pipe.fingerprint())
@@ -71,7 +66,7 @@ class Counted(Sharing):
 
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if self._store is None:
-            self._store, self._hosts = find_store(self._world, self._given, self._timeout)
+            self._store, self._hosts = find_store(self._world, self._timeout)
             self._timeout = group_timeout(self._timeout)
         counter = StoreCounter(self._store, f"{self._key}/{self._begun}", self._world)
         self._begun += 1

@@ -24,6 +24,7 @@ from headrace.doors.datapipes.lowering import clone, lowered
 from headrace.doors.datapipes.nodes import is_pipe, is_table
 from headrace.doors.datapipes.user import UserStream
 from headrace.doors.datapipes.verbs import wrap
+from headrace.engine.policy import Policy
 from headrace.engine.wire.words import WITHOUT_SKIPS, Words
 from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
@@ -79,20 +80,22 @@ def build(graph: object, settings: ReadSettings) -> Loader[Any]:
         # A state of a rank's own stream is of no use to another rank, and is refused there.
         seed = world.rank if share == (0, 1) else 0
         world = None
-    return Loader(
-        pipe,
-        seed=seed,
+    policy = Policy(
         workers=settings.workers,
         kind=settings.kind,
         start_method=settings.start_method,
         prefetch=settings.prefetch,
         window=settings.window,
-        strands=strands,
         worker_init=init,
+    )
+    return Loader.of(
+        pipe,
+        policy,
+        seed=seed,
+        strands=strands,
         world=World() if world is None else world,
         ends=settings.ends,
         autosave=settings.autosave,
-        every=settings.every,
     )
 
 

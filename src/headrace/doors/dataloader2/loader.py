@@ -15,7 +15,6 @@ loader that finds the file goes on from it.
 """
 
 import copy
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -34,10 +33,12 @@ from headrace.doors.dataloader2.states import VERSION, check_state
 from headrace.doors.dataloader2.workers import GraphChanged
 from headrace.doors.datapipes.nodes import is_pipe
 from headrace.doors.torch.datapipes import drawn_seed
+from headrace.engine.autosave import OF_EACH, Given, check_alone
 from headrace.engine.epoch import Epoch
 from headrace.errors import BadOption, BadPipe
 from headrace.loader import Loader, Stats
 from headrace.plan.seed import key
+from headrace.plan.world import World
 from headrace.tracebacks import short_errors, shorten, users_line
 
 T = TypeVar("T", covariant=True)
@@ -58,9 +59,10 @@ class DataLoader2(Generic[T]):
         datapipe_adapter_fn: Iterable[Callable[[Any], Any]] | Callable[[Any], Any] | None = None,
         reading_service: object = None,
         *,
-        autosave: str | os.PathLike[str] | None = None,
-        every: int = 1000,
+        autosave: Given | None = None,
     ) -> None:
+        if autosave is not None:
+            check_alone(World.detect(), OF_EACH)
         check_service(datapipe_adapter_fn, reading_service)
         self.datapipe = None if datapipe is None else copied(datapipe)
         adapters = datapipe_adapter_fn or []
@@ -73,7 +75,7 @@ class DataLoader2(Generic[T]):
         self._running: Any = None
         """The graph that runs: what the reading service made of `datapipe`."""
         self._loader: Loader[Any] | IterableLoader | None = None
-        self._settings = ReadSettings(autosave=autosave, every=every)
+        self._settings = ReadSettings(autosave=autosave)
         self._begun = False
         """An epoch has begun."""
         self._resumed = False
@@ -155,7 +157,7 @@ class DataLoader2(Generic[T]):
         service, loaded, settings = self.reading_service, self._loaded_state, self._settings
         runs_graphs = service is None or hasattr(service, "settings")
         if hasattr(service, "settings"):
-            self._settings = service.settings(ReadSettings(autosave=settings.autosave, every=settings.every))
+            self._settings = service.settings(ReadSettings(autosave=settings.autosave))
         loader: Loader[Any] | IterableLoader
         if not runs_graphs or not is_pipe(self._running):
             loader = IterableLoader(self._running)

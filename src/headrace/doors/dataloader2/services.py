@@ -15,7 +15,6 @@ other iterable, is iterated in the training process as it is.
 import base64
 import copy
 import json
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from headrace.doors.datapipes.iter import SHARDING_PRIORITIES, FullSync
 from headrace.doors.datapipes.lowering import is_torchs_shard
 from headrace.doors.datapipes.nodes import is_user_object
 from headrace.doors.torch.datapipes import check_distributed
+from headrace.engine.autosave import Given
 from headrace.engine.policy import Kind
 from headrace.errors import BadOption, check_whole
 from headrace.ops.counts import BadCount
@@ -47,7 +47,7 @@ class ReadSettings:
     """How the services want the graph to be run: most of it are options of `Loader`."""
 
     workers: int = 0
-    kind: Kind | None = None
+    kind: Kind = "inline"
     start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None
     prefetch: int = 2
     window: int | None = None
@@ -61,9 +61,7 @@ class ReadSettings:
     ends: Literal["short", "pad", "repeat", "drop"] = "short"
     agree: Callable[[int], int] | None = None
     """Returns rank 0's number on every rank."""
-    autosave: str | os.PathLike[str] | None = None
-    """The file where the loader writes its state, after `every` so many batches."""
-    every: int = 1000
+    autosave: Given | None = None
 
 
 class ReadingServiceInterface:

@@ -8,6 +8,7 @@ from headrace.doors.replicas.feed import EpochLoader, LoadPlan, Prefetching, Sha
 from headrace.doors.replicas.loader import DataLoader, DataLoaderMode
 from headrace.doors.replicas.tensors import AsTensors
 from headrace.doors.replicas.tree import spread
+from headrace.engine.policy import Policy
 from headrace.errors import BadOption, NoLength
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share
@@ -29,7 +30,7 @@ class AsynchronousDataAccessor(EpochLoader):
         rebatched_size: int | None = None,
     ) -> None:
         ahead = Prefetching(buffer_size, miss_sleep_time_in_ms, load_indefinitely, early_preload, sharing_strategy)
-        super().__init__(_plan(dataset, rebatched_size), ahead.policy(1), ahead)
+        super().__init__(_plan(dataset, rebatched_size), Policy.of(ahead.policy(1)), ahead)
 
     def __len__(self) -> int:
         if self._steps is None:

@@ -12,7 +12,9 @@ from itertools import chain
 from typing import Any
 
 from headrace.doors.replicas.partition import LeftOut
+from headrace.engine.autosave import Given
 from headrace.engine.epoch import Epoch
+from headrace.engine.policy import Policy
 from headrace.engine.wire.words import COLLATE_WORDS, DATASET_CURE, WITHOUT_SKIPS, Words
 from headrace.errors import BadOption, meant
 from headrace.loader import Loader, Stats
@@ -73,7 +75,7 @@ class Prefetching:
         return cls(**(options or {}))
 
     def policy(self, workers: int) -> dict[str, Any]:
-        """Options of a Loader with so many workers; `buffer_size` counts the batches of all of them."""
+        """Options of a policy with so many workers; `buffer_size` counts the batches of all of them."""
         return {
             "workers": workers,
             "kind": "process",
@@ -112,8 +114,10 @@ class EpochLoader:
     `ahead` is None where loading waits for the training loop.
     """
 
-    def __init__(self, plan: LoadPlan, policy: dict[str, Any], ahead: Prefetching | None = None) -> None:
-        self.loader = Loader(plan.pipe, **plan.options, **policy)
+    def __init__(
+        self, plan: LoadPlan, policy: Policy, ahead: Prefetching | None = None, autosave: Given | None = None
+    ) -> None:
+        self.loader = Loader.of(plan.pipe, policy, **plan.options, autosave=autosave)
         """The loader that runs: for `headrace.observe.profile` and whatever else takes a Loader."""
         self._plan = plan
         self._steps = plan.steps
@@ -128,7 +132,7 @@ class EpochLoader:
         """The state before the batch that the constructor has loaded, until that batch is handed out."""
         self._closed = False
         # (A snapshot that is written by itself must not count a batch that nobody has been given.)
-        if ahead is not None and policy.get("autosave") is None:
+        if ahead is not None and autosave is None:
             self._load_first()
 
     def __iter__(self) -> Iterator[Any]:

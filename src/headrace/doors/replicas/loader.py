@@ -24,6 +24,8 @@ from headrace.doors.replicas.options import Options
 from headrace.doors.replicas.partition import LeftOut
 from headrace.doors.replicas.plan import LoaderArguments
 from headrace.doors.torch.context import WorkerContext, WorkerSetup
+from headrace.engine.autosave import EVERY, Given, check_alone
+from headrace.engine.policy import Policy
 from headrace.errors import BadOption, NoLength, meant
 from headrace.plan.world import World
 from headrace.tracebacks import short_errors
@@ -67,10 +69,13 @@ class DataLoader(EpochLoader):
         collate_fn: Callable[[Any], Any] | None = None,
         generator: object = None,
         worker_init_fn: Callable[[int], None] | None = None,
+        autosave: Given | None = None,
         **others: object,
     ) -> None:
         if not isinstance(options, Options):
             raise BadOption(f"DataLoader() takes its Options first, not {type(options).__name__}")
+        if autosave is not None:
+            check_alone(options.world)  # (also where each process reads everything: they would write one file)
         options.freeze()
         # The arguments can be read back, as trainers do that build a loader again.
         self.options = options
@@ -111,7 +116,7 @@ class DataLoader(EpochLoader):
                 dataset, collate_fn or list, worker_init_fn, arguments.seed, 1 if plan.stream else num_workers
             )
             policy["worker_init"] = _SetupAsWorkerZero(context) if plan.stream else WorkerSetup(context)
-        super().__init__(plan, policy | _policy(others), ahead)
+        super().__init__(plan, Policy.of(policy | _policy(others)), ahead, autosave)
         self._report()
 
     def __len__(self) -> int:
@@ -173,8 +178,6 @@ def _mode(mode: DataLoaderMode | str) -> DataLoaderMode:
 
 
 _NAMES = {
-    "autosave": "autosave",
-    "every": "every",
     "in_order": "ordered",
     "multiprocessing_context": "start_method",
     "prefetch_factor": "prefetch",
@@ -191,7 +194,8 @@ def _policy(others: dict[str, Any]) -> dict[str, Any]:
         if name in ("pin_memory", "pin_memory_device"):
             continue
         if name not in _NAMES:
-            hint = meant(name, [*_NAMES, *signature(DataLoader).parameters])
+            known = [*_NAMES, *signature(DataLoader).parameters]
+            hint = f"; {EVERY.format(value=value)}" if name == "every" else meant(name, known)
             raise BadOption(f"DataLoader() has no argument {name!r}{hint}")
         if name == "multiprocessing_context" and hasattr(value, "get_start_method"):
             value = value.get_start_method()

@@ -20,6 +20,7 @@ from headrace.doors.swift.log import Log
 from headrace.doors.swift.options import Options
 from headrace.doors.swift.worker import WORDS, BatchMaker, MakeBatch, Packet, decode
 from headrace.engine.epoch import Epoch
+from headrace.engine.policy import Policy
 from headrace.errors import RanksDisagree
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -82,12 +83,9 @@ class Running:
         numbers = range(self.consumer * workers, (self.consumer + 1) * workers)
         self._parents = [self._log(f"Worker-{k}", f"Worker-{k}-parent") for k in numbers]
         maker = BatchMaker(replace(options, batch_decoder=None), self.consumer)
-        return Loader(
-            Pipe.of(range(ENDLESS)).batch(1).then(MakeBatch(maker)),
+        policy = Policy(
             workers=workers,
             kind="process",
-            world=World(),  # the data is shared among consumers by the plan, not by ranks
-            seed=key(options.seed, "swift", self.consumer),
             prefetch=options.message_queue_size,
             window=workers * options.window,
             # Long queues are meant: the memory that batches may take grows with them.
@@ -99,6 +97,12 @@ class Running:
             stretch=False,
             # The workers seed the global generators themselves, by epoch and batch.
             randomness="carried",
+        )
+        return Loader.of(
+            Pipe.of(range(ENDLESS)).batch(1).then(MakeBatch(maker)),
+            policy,
+            world=World(),  # the data is shared among consumers by the plan, not by ranks
+            seed=key(options.seed, "swift", self.consumer),
         )
 
     def _batch_steps(self, device: object, to_device: ToDevice | None) -> "list[tuple[BatchStep, int]]":

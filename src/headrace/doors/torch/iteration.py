@@ -24,7 +24,7 @@ from headrace.doors.torch.auto import EpochTimer
 from headrace.doors.torch.duplicates import DuplicateCheck, replicas, too_long
 from headrace.doors.torch.indices import IndexLists, Indices, begin, set_back, start_of
 from headrace.doors.torch.processes import ProcessView
-from headrace.doors.torch.progress import LoaderProgress, number_of
+from headrace.doors.torch.progress import LoaderProgress
 from headrace.doors.torch.seeds import base_seed
 from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
 from headrace.doors.torch.stream import next_epoch, stateful
@@ -96,7 +96,7 @@ class Iteration(_BaseDataLoaderIter):
         self._keeps_state = plan.keeps_state(loader)
         self._dataset_states = {number: pack_state(state) for number, state in (dataset_states or {}).items()}
         self._lists = IndexLists(loader._index_sampler)
-        self._engine = plan.build(loader, self._context, self._lists, epoch, loader._autosave)
+        self._engine = plan.build(loader, self._context, self._lists, epoch)
         loader._took_over(self._engine)
         self._shut = False
         weakref.finalize(self, self._engine.close)
@@ -114,10 +114,8 @@ class Iteration(_BaseDataLoaderIter):
         """Begin an epoch, or go on `at` a place in it; `place` holds what datasets keep from the epoch before."""
         self._epoch: Epoch[Any] | None = None
         self.handed_over: LastDelivered | None = None  # (see `device.TakenAhead`)
-        passed = 0
-        """Batches that are read and not delivered: the state could not be taken back to before them."""
         if isinstance(at, StreamPlace):
-            place, passed = at.place, at.batches if at.place is None else 0
+            place = at.place
         self._lists.now = self._indices(loader, start, at)
         if isinstance(at, MapPlace):
             done = tuple(number - at.batches for number in at.done)
@@ -133,12 +131,12 @@ class Iteration(_BaseDataLoaderIter):
         )  # fmt: skip
         self._promised: int | None = loader._IterableDataset_len_called if self._iterable else None
         self._progress = progress
-        if loader._autosave is not None:
-            loader._autosave.form = progress.saved
         with WORDS:
             epoch = self._engine.__iter__()
-        self._save: Callable[[bool], None] | None = epoch.after_each
-        epoch.after_each = None  # what a snapshot holds is known only when the batch has been looked at
+        self._save: Callable[[bool], None] | None = None
+        if loader._saver is not None:
+            # (The engine's loader does not save: what a state holds is known only when the batch has been looked at.)
+            self._save = loader._saver.counter(lambda: (progress.saved(), 0))
         watched = (self._duplicates, self._promised, self.timer, self._save)
         self._needs_finish = self._keeps_state or self._pin_memory or any(one is not None for one in watched)
         """There is something to do with each batch (`_finish`)."""
@@ -153,8 +151,9 @@ class Iteration(_BaseDataLoaderIter):
             progress.dataset.load_state_dict(unpack_state(self._dataset_states["0"]))
         if not loader.num_workers:
             epoch.open()
-        for _ in range(passed):
-            next(epoch)
+        if isinstance(at, StreamPlace) and at.place is None:
+            for _ in range(at.batches):  # they are read once more, and not delivered
+                next(epoch)
 
     def _indices(self, loader: "DataLoader[Any]", start: dict[str, Any], at: LoaderPlace | None) -> Indices | None:
         """The indices of an epoch over a map-style dataset, from this place on."""
@@ -236,16 +235,16 @@ class Iteration(_BaseDataLoaderIter):
 
     def _finish(self, epoch: Epoch[Any], data: Any) -> Any:
         """The batch as the caller gets it, after what the state, a warning or the timer has to know of it is noted."""
-        progress, duplicates, promised, number = self._progress, self._duplicates, self._promised, 0
-        if self._keeps_state or duplicates is not None:
-            number = number_of(epoch.state(ahead=True)) or 0
+        progress, duplicates, promised = self._progress, self._duplicates, self._promised
         if (noted := epoch.noted) is not None:
-            state = unpack_state(noted)
-            progress.next_dataset_states = {**progress.dataset_states, str(number % self._num_workers): state}
-        if duplicates is not None and (alike := duplicates.see(number % self._context.count, data)) is not None:
-            self._duplicates = None
-            if alike:
-                self._warn_of_duplicates()
+            worker, state = noted
+            progress.next_dataset_states = {**progress.dataset_states, str(worker): unpack_state(state)}
+        if duplicates is not None:
+            alike = duplicates.see(self._num_yielded % self._context.count, data)
+            if alike is not None:
+                self._duplicates = None
+                if alike:
+                    self._warn_of_duplicates()
         if promised is not None and self._num_yielded >= promised:
             words = too_long(self._dataset, promised, self._num_yielded + 1, self._num_workers)
             warnings.warn(words, UserWarning, stacklevel=users_line())

@@ -9,19 +9,18 @@ their order, random values and errors are torch's to the bit. What is added are 
     num_workers     may be "auto": another number each epoch, until the best one is found
     shuffle_window  an iterable-style dataset is shuffled inside windows of so many samples
     world           among which ranks `shard="auto"` divides; found out from the launcher when not given
-    autosave        a file that says every `every` batches where the loader stands; a loader that finds it goes on there
+    autosave        a file that says every so many batches where the loader stands; one that finds it goes on there
     state_dict, load_state_dict, stats, explain
 """
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from headrace.engine.autosave import Autosave
+from headrace.engine.autosave import EVERY, OF_EACH, Autosave, Given, check_alone
+from headrace.engine.saver import Saver
 from headrace.errors import BadOption, SnapshotRefused, meant, missing, warn_once
 from headrace.loader import Loader, Stats
 
@@ -99,15 +98,13 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         shard: str | None = None,
         shuffle_window: int | None = None,
         world: World | None = None,
-        autosave: str | os.PathLike[str] | None = None,
-        every: int = 1000,
+        autosave: Given | None = None,
         **newer: Any,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name in TORCHS}
         for name in newer.keys() - TORCHS:
-            raise TypeError(
-                f"DataLoader.__init__() got an unexpected keyword argument {name!r}{meant(name, _PARAMETERS)}"
-            )
+            hint = f"; {EVERY.format(value=newer[name])}" if name == "every" else meant(name, _PARAMETERS)
+            raise TypeError(f"DataLoader.__init__() got an unexpected keyword argument {name!r}{hint}")
         self._resume: LoaderState | None = None
         """Where the next iterator goes on."""
         self._loaded: dict[str, Any] = {}
@@ -117,8 +114,8 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         self._progress: LoaderProgress | None = None
         self._engine: Loader[Any] | None = None
         self._earlier: Stats | None = None
-        self._autosave: Autosave | None = None
-        self.autosave, self.every = autosave, every
+        self._saver: Saver | None = None
+        self.autosave = autosave
         self.reproducible = reproducible
         self.shard, self.shuffle_window, self.world = shard, shuffle_window, world
         _check_ours(self, dataset)
@@ -138,18 +135,14 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
             self.prefetch_factor = plan.DefaultPrefetch(self.prefetch_factor)
         self.in_order = in_order  # (torch before 2.6 does not know it)
         if autosave is not None:
-            self._go_on_from(Path(autosave), every)
+            self._go_on_from(autosave)
         if self.num_workers:
             import headrace.engine.workers.process.workers  # noqa: F401 - `iter()` does not wait for it then
 
-    def _go_on_from(self, path: Path, every: int) -> None:
-        if World.detect().ranks > 1:
-            raise BadOption(
-                "autosave= is for one process: on ranks, save the state_dict() of each where all of them meet, as "
-                "with the model"
-            )
-        self._autosave = Autosave(path, every)
-        if (saved := self._autosave.load()) is not None:
+    def _go_on_from(self, autosave: Given) -> None:
+        check_alone(World.detect(), OF_EACH)
+        self._saver = Saver(Autosave.of(autosave))
+        if (saved := self._saver.load()) is not None:
             self.load_state_dict(saved)
 
     @short_errors
@@ -272,6 +265,8 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         now = self._now().stats()
         if self._tuner is not None:
             now = replace(now, tried=dict(self._tuner.rates))
+        if self._saver is not None:
+            now = replace(now, autosave=self._saver.trouble)
         return now if self._earlier is None else now.after(self._earlier)
 
     def explain(self) -> str:
@@ -293,7 +288,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         self._engine = engine
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, **dict.fromkeys(("_progress", "_engine", "_earlier", "_autosave"))}
+        return {**self.__dict__, **dict.fromkeys(("_progress", "_engine", "_earlier", "_saver"))}
 
 
 def _check_ours(loader: DataLoader[Any], dataset: object) -> None:

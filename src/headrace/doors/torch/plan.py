@@ -1,4 +1,4 @@
-"""What a DataLoader's arguments mean: a pipe, and the options of the `Loader` that runs it.
+"""What a DataLoader's arguments mean: a pipe, and the policy of the `Loader` that runs it.
 
 map-style       batches of indices are listed by the consumer; worker k mod num_workers fetches batch k, or any worker
                 that is free (`reproducible=True`, `in_order=False`)
@@ -6,7 +6,7 @@ iterable-style  one strand per worker, delivered in turn; with `shard="auto"` on
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.utils.data import (
@@ -24,7 +24,7 @@ from headrace.doors.torch.fetch import Fetch
 from headrace.doors.torch.indices import ListedIndices
 from headrace.doors.torch.shard import Batched, DealBatches, DealSamples, ShuffleStrand
 from headrace.doors.torch.stream import Stream, stateful
-from headrace.engine.autosave import Autosave
+from headrace.engine.policy import Policy
 from headrace.loader import Loader
 from headrace.ops.shape.batch import Batch
 from headrace.ops.shape.collate import Collate
@@ -103,15 +103,12 @@ def context_of(
     )  # fmt: skip
 
 
-def build(
-    loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch, epoch: int, autosave: Autosave | None = None
-) -> Loader[Any]:
+def build(loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch, epoch: int) -> Loader[Any]:
     """The loader of one iterator; `items` lists batches of indices."""
     strands = max(1, context.count) if is_iterable(loader) and loader.shard is None else None
-    return Loader(
-        pipe(loader, context, items), seed=context.base_seed, epoch=epoch, world=World(), strands=strands,
-        autosave=autosave, randomness="keyed" if loader.reproducible else "carried",
-        **options(loader, context),
+    return Loader.of(
+        pipe(loader, context, items), policy(loader, context), seed=context.base_seed, epoch=epoch,
+        world=World(), strands=strands,
     )  # fmt: skip
 
 
@@ -140,27 +137,30 @@ def pipe(loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch)
     return Pipe(Collate(context.collate_fn), samples)
 
 
-def options(loader: "DataLoader[Any]", context: WorkerContext) -> dict[str, Any]:
+def policy(loader: "DataLoader[Any]", context: WorkerContext) -> Policy:
     """How the pipe is run."""
     workers: int = loader.num_workers
+    randomness: Literal["keyed", "carried"] = "keyed" if loader.reproducible else "carried"
     if workers == 0:
-        return {}
+        return Policy(randomness=randomness)
     free = loader.reproducible or not loader.in_order or loader.shard == "auto"
     early = free if is_iterable(loader) else _may_draw_early(loader) and (free or _may_work_early(loader))
     ahead = loader.prefetch_factor
     assert ahead is not None  # (torch sets it where there are workers)
-    return {
-        "workers": workers,
-        "prefetch": ahead,
-        "ordered": loader.in_order,
-        "timeout": loader.timeout or None,
-        "start_method": start_method(loader),
-        "worker_init": WorkerSetup(context),
+    return Policy(
+        workers=workers,
+        kind="process",
+        prefetch=ahead,
+        ordered=loader.in_order,
+        timeout=loader.timeout or None,
+        start_method=start_method(loader),
+        worker_init=WorkerSetup(context),
         # torch has this many batches under way, and asks its sampler for the next one when it hands one out.
-        "window": None if free and early else ahead * workers,
-        "stretch": early,
-        "pinned": not free,
-    }
+        window=None if free and early else ahead * workers,
+        stretch=early,
+        pinned=not free,
+        randomness=randomness,
+    )
 
 
 class DefaultPrefetch(int):
@@ -178,11 +178,9 @@ def _may_work_early(loader: "DataLoader[Any]") -> bool:
 def _may_draw_early(loader: "DataLoader[Any]") -> bool:
     """Whether indices may be drawn before torch would draw them: nobody else draws from, or changes, what they are
     drawn from once the first one is there. Only torch's own classes are known; a subclass may do anything."""
-    sampler = loader.sampler
-    if loader.batch_sampler is not None:
-        if type(loader.batch_sampler) is not BatchSampler:
-            return False
-        sampler = loader.batch_sampler.sampler
+    sampler = loader._index_sampler
+    if type(sampler) is BatchSampler:
+        sampler = sampler.sampler
     if type(sampler) is RandomSampler:
         return sampler.generator is None  # (else it draws from it again when it is asked for one more than it has)
     return type(sampler) in DRAWN_AT_ONCE

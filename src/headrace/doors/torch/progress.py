@@ -10,7 +10,6 @@ from headrace.doors.torch.fetch import told
 from headrace.doors.torch.indices import Indices
 from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
 from headrace.engine.feeds.listed import Item
-from headrace.engine.feeds.strands import InStrands
 from headrace.engine.places import RunPlace
 from headrace.engine.wire.codec import unpack_state
 from headrace.loader import Loader
@@ -87,11 +86,3 @@ class LoaderProgress:
     def saved(self) -> dict[str, Any]:
         """What an autosave writes: the snapshot behind the batch at hand, or behind the one that the caller has."""
         return self.state(ahead=True) if self.handed_over is None else self.handed_over.state
-
-
-def number_of(place: RunPlace) -> int | None:
-    """The number of the item of the list, or of the turn among the strands, that came last."""
-    at = place.place
-    if isinstance(at, Item):
-        return at.number - 1
-    return at.turn - 1 if isinstance(at, InStrands) else None

@@ -92,6 +92,7 @@ class AssembledReply:
     their blocks itself, as one list (`group`) or one by one."""
 
     __slots__ = ("count", "faults", "group", "kept", "skips", "slot", "state", "ticket")
+    worker = 0
 
     def __init__(self, ticket: Ticket, group: bool) -> None:
         self.ticket = ticket

@@ -131,8 +131,8 @@ class Ticket:
     slot: Slot | None = None
     avoid: tuple[int, ...] = ()
     """Positions that are left out because they are poison; in the end also those that have failed."""
-    state: Any = None
-    """What an op has noted with it; known when it is delivered."""
+    noted: tuple[int, Any] | None = None
+    """What an op has noted with it, behind the number of the worker; known when it is delivered."""
     many: int = 0
     """How many outputs it has had; known when it is delivered."""
     breaks: Sequence[tuple[int, object]] = ()
