@@ -157,7 +157,8 @@ def options(loader: "DataLoader[Any]", context: WorkerContext, strands: int) -> 
     workers: int = loader.num_workers
     if workers == 0:
         return {}
-    free = loader.reproducible or not loader.in_order or loader.shard == "auto"
+    unordered = not loader.in_order and workers > 1  # (one worker has an order, also where none is asked for)
+    free = loader.reproducible or unordered or loader.shard == "auto"
     early = free if is_iterable(loader) else _may_draw_early(loader) and (free or _may_work_early(loader))
     ahead = loader.prefetch_factor
     assert ahead is not None  # (torch sets it where there are workers)
