@@ -60,6 +60,28 @@ def private_memory() -> int:
     return total * 1024
 
 
+def shared_memory() -> int:
+    """Bytes of shared memory that this process and its children have open or mapped, each file once."""
+    import psutil
+
+    found: dict[tuple[int, int], int] = {}
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        for kind in ("fd", "map_files"):
+            try:
+                names = os.listdir(f"/proc/{process.pid}/{kind}")
+            except OSError:
+                continue  # it has ended meanwhile
+            for name in names:
+                path = f"/proc/{process.pid}/{kind}/{name}"
+                try:
+                    if os.readlink(path).startswith(("/memfd:", "/dev/shm/", "/dev/zero")):
+                        file = os.stat(path)
+                        found[file.st_dev, file.st_ino] = 512 * file.st_blocks
+                except OSError:
+                    continue  # closed meanwhile
+    return sum(found.values())
+
+
 def processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -358,6 +358,40 @@ def test_a_generator_is_drawn_from_when_torch_draws(name: str, workers: int, ahe
     assert run(DataLoader) == run(TorchLoader)
 
 
+class Growing(Sound):
+    """What a program learns to do while it reads."""
+
+    length = N
+
+    def __len__(self) -> int:
+        return self.length
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("size", [None, 4])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_may_grow_while_it_is_read(workers: int, size: int | None, shuffle: bool) -> None:
+    """With workers, where a `prefetch_factor` is given."""
+
+    def run(loader_class: Any, grows: int) -> list[Any]:
+        begin_anew()
+        dataset = Growing()
+        ahead = {"num_workers": workers, "prefetch_factor": 2} if workers else {}
+        loader = loader_class(dataset, size, shuffle, **ahead)
+        batches = iter(loader)
+        seen = []
+        for step in range(99):
+            if step == grows:
+                dataset.length += 5
+            if (batch := next(batches, None)) is None:
+                break
+            seen.append((told(batch), global_states()))
+        return seen
+
+    for grows in (0, 3, 20):
+        assert run(DataLoader, grows) == run(TorchLoader, grows)
+
+
 @pytest.mark.parametrize(("name", "workers"), across(EARLY, (0, 1, 2, 3)))
 def test_nothing_shows_where_a_sampler_is_asked_early(name: str, workers: int) -> None:
     def run(loader_class: Any) -> list[Any]:

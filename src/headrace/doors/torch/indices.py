@@ -51,6 +51,8 @@ class Indices(Iterator[Any]):
         self._order = SamplerOrder(self._sampler, packed=batched) if known else None
         """In place of the iterator, where the order is torch's own."""
         self._size = index_sampler.batch_size if known and batched else 1
+        self._sized_by = index_sampler if known and batched and not index_sampler.drop_last else None
+        """A batch sampler that looks at its `batch_size` for each batch."""
         self._fewest = self._size if known and batched and index_sampler.drop_last else 1
         """Indices that a batch of a known order must have."""
         self._began = (0, 0)
@@ -94,6 +96,8 @@ class Indices(Iterator[Any]):
                 index = next(self._iterator)
                 count = self._length(index)
             else:
+                if self._sized_by is not None:
+                    self._size = self._sized_by.batch_size
                 index = self._order.take(self._size)
                 count = len(index) // self._width
                 if count < self._fewest:

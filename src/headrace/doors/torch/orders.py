@@ -37,6 +37,8 @@ class SamplerOrder:
         self._sampler = sampler
         self.wanted = 0
         """How many indices are needed now."""
+        self.length = None if packed or type(sampler) is not SequentialSampler else len(sampler.data_source)
+        """torch asks for it when `iter()` is called, but only where samples are not batched."""
         self._chunks = KNOWN.get(type(sampler), _iterated)(sampler, self)
         self._now: Any = ()
         """The last chunk, and how far it is used."""
@@ -92,7 +94,7 @@ def _iterated(sampler: Any, order: SamplerOrder) -> Generator[list[Any]]:
 
 
 def _sequential(sampler: Any, order: SamplerOrder) -> Generator[torch.Tensor]:
-    length = len(sampler.data_source)
+    length = len(sampler.data_source) if order.length is None else order.length
     for first in range(0, length, IN_A_ROW):
         yield torch.arange(first, min(length, first + IN_A_ROW))
 

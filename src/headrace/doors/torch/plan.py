@@ -143,7 +143,8 @@ def policy(loader: "DataLoader[Any]", context: WorkerContext) -> Policy:
     randomness: Literal["keyed", "carried"] = "keyed" if loader.reproducible else "carried"
     if workers == 0:
         return Policy(randomness=randomness)
-    free = loader.reproducible or not loader.in_order or loader.shard == "auto"
+    unordered = not loader.in_order and workers > 1  # (one worker has an order, also where none is asked for)
+    free = loader.reproducible or unordered or loader.shard == "auto"
     early = free if is_iterable(loader) else _may_draw_early(loader) and (free or _may_work_early(loader))
     ahead = loader.prefetch_factor
     assert ahead is not None  # (torch sets it where there are workers)

@@ -51,10 +51,13 @@ class LoaderProgress:
     def leave(self) -> None:
         """The iterator goes away, and dataset and engine may go on without it."""
         if not self.ended:
-            self._left = self.at()
+            self._left = self.at(peek=False)
 
-    def at(self, ahead: bool = False) -> LoaderPlace:
-        """Where the epoch stands; `ahead`: when the batch at hand has been delivered."""
+    def at(self, ahead: bool = False, peek: bool = True) -> LoaderPlace:
+        """Where the epoch stands; `ahead`: when the batch at hand has been delivered.
+
+        `peek`: the sampler may be asked for one batch more than torch would ask it for.
+        """
         if self._left is not None:
             return self._left
         _, place = self.engine.place(ahead)
@@ -62,7 +65,7 @@ class LoaderProgress:
         if self.indices is None:
             return StreamPlace(self.delivered + ahead, self.drawn, place)
         number = place.place.number if isinstance(place.place, Item) else 0
-        if self.dataset is not None:
+        if self.dataset is not None and peek:
             self.indices.peek()  # its state may be that of a generator that the sampler draws from, too
         samples, iterator = self.indices.at(number)
         done = () if place.ahead is None else tuple(number + ticket for ticket in place.ahead.tickets)
