@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Drawn(NamedTuple):
-    """One batch of indices that the sampler has given, and where the epoch stands behind it."""
+    """Where the epoch stands behind a batch of indices that the sampler has given."""
 
     number: int
     """How many batches, this one included."""
@@ -36,8 +36,6 @@ class _Drawn(NamedTuple):
     """How many samples in them."""
     state: Any
     """The state of the sampler's iterator, if it has one."""
-    batch: Any
-    """`(first, index, packed)`, or the error that is raised in its place; None where nobody will ask for it."""
 
 
 class Indices(Iterator[Any]):
@@ -60,20 +58,21 @@ class Indices(Iterator[Any]):
         self._packed = self._order is not None and self._order.packed
         self._width = WIDTH if self._packed else 1
         self._stateful = stateful(iterator)
-        self._drawn = deque([_Drawn(0, 0, None, None)], maxlen=keep)
+        self._drawn = deque([_Drawn(0, 0, None)], maxlen=keep)
         """The last batches."""
+        self._batch: Any = None
+        """The one drawn last, if it is not given out: `(first, index, packed)`, or the error that is raised there."""
         self.given = 0
-        """How many are given out; when this is set back they are given out once more."""
+        """How many are given out."""
 
     def __next__(self) -> Any:
-        number = self.given
-        if number == self._drawn[-1].number:
+        if self.given == self._drawn[-1].number:
             self._draw()
-        given = self._drawn[number - self._drawn[-1].number].batch
-        self.given = number + 1
-        if isinstance(given, Exception):
-            raise given
-        return given
+        batch, self._batch = self._batch, None  # (an error's frames hold the iterator, which must be able to end)
+        self.given += 1
+        if isinstance(batch, Exception):
+            raise batch
+        return batch
 
     def close(self) -> None:
         """The epoch is left: the sampler's iterator ends now, as in torch, and not when the collector comes."""
@@ -81,16 +80,9 @@ class Indices(Iterator[Any]):
         if self._order is not None:
             self._order.close()
 
-    def forget(self, error: Exception) -> None:
-        """The error of a sampler has reached the caller. Its frames hold the iterator, which must be able to end."""
-        for place, drawn in enumerate(self._drawn):
-            if drawn.batch is error:
-                self._drawn[place] = drawn._replace(batch=None)
-
     def _draw(self) -> None:
         """Ask the sampler for the next batch, or for the error that is raised in its place."""
         last = self._drawn[-1]
-        batch: Any
         try:
             if self._order is None:
                 index = next(self._iterator)
@@ -104,12 +96,12 @@ class Indices(Iterator[Any]):
                     raise StopIteration
                 if not self._batched:
                     index = index[0]
-            batch = (last.samples, index, self._packed)
+            self._batch = (last.samples, index, self._packed)
         except StopIteration:
             raise
         except Exception as error:
-            batch, count = error, 0
-        self._note(last.number + 1, last.samples + count, batch)
+            self._batch, count = error, 0
+        self._note(last.number + 1, last.samples + count)
 
     def _length(self, index: Any) -> int:
         try:
@@ -117,9 +109,9 @@ class Indices(Iterator[Any]):
         except TypeError:
             return 1
 
-    def _note(self, number: int, samples: int, batch: Any) -> None:
+    def _note(self, number: int, samples: int) -> None:
         state = told(self._iterator, deepcopy) if self._stateful else None
-        self._drawn.append(_Drawn(number, samples, state, batch))
+        self._drawn.append(_Drawn(number, samples, state))
 
     def at(self, number: int) -> tuple[int, Any]:
         """The samples in the first `number` batches, and the state of the sampler's iterator after them."""
@@ -169,7 +161,7 @@ class Indices(Iterator[Any]):
                     f"{samples} in as many now: some would come twice, or never. Load it with the sampler as it was"
                 )
         self._began = (at.batches, samples)
-        self._note(at.batches, samples, None)
+        self._note(at.batches, samples)
         self.given = at.batches
         self.peek()
 
@@ -199,7 +191,7 @@ class IndexLists:
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:
         assert self.now is not None
-        self.now.given = number
+        assert self.now.given == number
         return self.now
 
 

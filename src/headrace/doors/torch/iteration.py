@@ -114,8 +114,7 @@ class Iteration(_BaseDataLoaderIter):
         """Begin an epoch, or go on `at` a place in it; `place` holds what datasets keep from the epoch before."""
         self._epoch: Epoch[Any] | None = None
         self.handed_over: LastDelivered | None = None  # (see `device.TakenAhead`)
-        if isinstance(at, StreamPlace):
-            place = at.place
+        place = at.place if isinstance(at, StreamPlace) else place
         self._lists.now = self._indices(loader, start, at)
         if isinstance(at, MapPlace):
             done = tuple(number - at.batches for number in at.done)
@@ -223,8 +222,6 @@ class Iteration(_BaseDataLoaderIter):
             WORDS.retell(stuck)
             raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
         except Exception as error:
-            if (indices := self._lists.now) is not None:
-                indices.forget(error)
             WORDS.retell(error)
             raise
         if len(self._engine_workers.restarts) != self._deaths:
