@@ -10,7 +10,7 @@ An error gains a note that names the index.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from headrace.doors.torch.numpy_collate import default_collate, unlike
 from headrace.engine.wire.codec import pack_state
@@ -51,7 +51,11 @@ class Untold:
     why: str
 
 
-def told(thing: Any, keep: Callable[[Any], Any]) -> Any:
+class HasState(Protocol):
+    def state_dict(self) -> Any: ...
+
+
+def told(thing: HasState, keep: Callable[[Any], Any]) -> Any:
     """What `keep` makes of the state that a dataset or a sampler tells."""
     try:
         return keep(thing.state_dict())
