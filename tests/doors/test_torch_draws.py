@@ -358,6 +358,26 @@ def test_a_generator_is_drawn_from_when_torch_draws(name: str, workers: int, ahe
     assert run(DataLoader) == run(TorchLoader)
 
 
+class Wide(Sound):
+    """Batches of 100 MB: three of them are more than a loader usually keeps in shared memory."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.full(3_125_000, index, np.float64)
+
+
+def test_memory_has_no_say_in_when_a_sampler_is_asked() -> None:
+    def asked(loader_class: Any) -> Log:
+        begin_anew()
+        watch = Watch()
+        loader = loader_class(Wide(), 4, sampler=Recording(watch), num_workers=2, prefetch_factor=2)
+        for batch in loader:
+            watch.steps += 1
+            watch.note("batch", batch[:, 0].tolist())
+        return watch.log
+
+    assert asked(DataLoader) == asked(TorchLoader)
+
+
 class Growing(Sound):
     """What a program learns to do while it reads."""
 

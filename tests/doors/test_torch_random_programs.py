@@ -99,7 +99,7 @@ class Program:
         self.indices = list(range(N))
         self.loader_class = loader_class
         self.resizable: list[Any] = []
-        """Loaders whose batches the loop makes longer. (Those of streams, and those that are drawn early, stay as they are.)"""
+        """Loaders whose batches the loop makes longer: none of streams, and none whose sampler is asked early."""
         name = self.choose.choice(DATASETS)
         self.told = [name]
         self.loaders = [self._loader(name)]

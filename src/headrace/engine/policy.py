@@ -75,7 +75,7 @@ class Policy:
     recycle_memory: int | None = None
     """Replace a worker whose private memory exceeds this many bytes."""
     window: int | None = None
-    """Tickets issued but not delivered; None: 8 per worker, as far as `memory` allows."""
+    """Tickets issued but not delivered, whatever memory they take; None: 8 per worker, as far as `memory` allows."""
     stretch: bool = True
     """While tickets are short or pinned, `prefetch` is STRETCH times as large, and the window large enough for that."""
     pinned: bool = False

@@ -204,17 +204,15 @@ class Run:
         self.consistent = True
 
     def wait_for_earlier(self) -> None:
-        """Wait until the workers have done what they were given in the epochs before."""
+        """Wait until the workers have done what they were given in the epochs before; `keep_busy` follows."""
         self._enter()
         while self.workers.running() > self.outstanding:
             self._wait()
-        self.consistent = True
 
     def _wait(self) -> None:
         started = time.perf_counter()
         replies = self.workers.wait(self.policy.timeout)
-        waited = time.perf_counter() - started
-        self.meter.waited += waited
+        self.meter.waited += (waited := time.perf_counter() - started)
         if not replies and self.policy.timeout is not None and waited >= self.policy.timeout:
             self.workers.replace_stuck(self.policy)
         for reply in replies:
@@ -275,7 +273,7 @@ class Run:
         if not (largest := self._arena.largest):
             return max(wanted, deeper)
         affordable = self._arena.budget // largest
-        return min(max(wanted, min(deeper, affordable // 2)), max(affordable, policy.workers + 1))
+        return min(max(wanted, min(deeper, affordable // 2)), max(affordable, policy.workers + 1, policy.window or 0))
 
     def _close(self, stage: int) -> None:
         """If every ticket of a stage is answered, let the next stage form its last, incomplete group."""

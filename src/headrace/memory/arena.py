@@ -146,7 +146,7 @@ class Arena:
         """Slots that the user may hold: each one costs two descriptors."""
         self.copies = 0
         self.largest = 0
-        """Bytes of the largest slot that was asked for."""
+        """Bytes of the largest slot that was asked for, or made by a worker."""
         self._last_number = 0
         self._free: dict[int, list[Slot]] = {}
         self._returned: deque[Any] = deque()
@@ -170,7 +170,9 @@ class Arena:
 
     def adopt(self, fd: int) -> Slot:
         """A slot that a worker made because its result did not fit."""
-        return self._add(fd, os.fstat(fd).st_size)
+        size = os.fstat(fd).st_size
+        self.largest = max(self.largest, size)
+        return self._add(fd, size)
 
     def _add(self, fd: int, size: int) -> Slot:
         self._last_number += 1
@@ -217,7 +219,8 @@ class Arena:
             if type(slot) is _Lease:
                 slot = slot.slot
                 del self._leases[slot.number]
-            if self.total <= 2 * self.budget and not slot.spoiled:
+            # (Where much is on its way, one that is free is the next to be lent: a new one would be one more.)
+            if not slot.spoiled and (self.total <= 2 * self.budget or not self._free.get(slot.size)):
                 self._free.setdefault(slot.size, []).append(slot)
             else:
                 self._retire(slot)
