@@ -294,8 +294,8 @@ class Loader(Generic[T]):
         from headrace.sharing.reweighting import reweighted as changed
 
         running = self._running()
-        if running is not None and running.watched:
-            raise BadOption("ranks vote on the steps of this pipe: change its weights with mix(stages=)")
+        if running is not None and self._sharing.exchanges:
+            raise BadOption("ranks exchange counts of this pipe: change its weights with mix(stages=)")
         epoch, at = (self._epoch, self._resume) if running is None else (running.epoch, running.state())
         pipe, start = changed(self.pipe, self.program, self.world, epoch, at, weights, at_step, at_sample)
         self._use_weights_of(pipe)
@@ -346,7 +346,7 @@ class Loader(Generic[T]):
         number = began if epoch is None else epoch
         return Lineage(
             self.program, self.policy, number, step, world=self.world, ends=self.ends,
-            at=self._sharing.traceable_start(at if number == began else None), left_out=bool(self._meter.skips),
+            start=self._sharing.alone(number, at if number == began else None), left_out=bool(self._meter.skips),
         )  # fmt: skip
 
     def stats(self) -> Stats:

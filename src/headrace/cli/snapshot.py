@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.cli.subject import Subject, find
 from headrace.engine.feeds.counter import Finished
-from headrace.engine.places import RunPlace, VotedPlace, read_epoch_place
+from headrace.engine.places import JobPlace, RunPlace, read_epoch_place
 from headrace.engine.snapshot import check
 from headrace.errors import BadOption, BadPipe, SnapshotRefused
 
@@ -124,7 +124,7 @@ def _refusal(state: dict[str, Any], subject: Subject) -> str | None:
     try:
         with subject.loader() as loader:
             _, epoch, at = check({**state, "pipe": subject.known_as(state["pipe"])}, loader.pipe)
-            if isinstance(at, VotedPlace):
+            if isinstance(at, JobPlace):
                 at.fit(loader.program)  # (whatever the number of ranks that it is for)
             elif at is not None and not isinstance(at.place, Finished):
                 loader.go_to(epoch, at)

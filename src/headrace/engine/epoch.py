@@ -13,10 +13,8 @@ Behind an error about one batch the iterator goes on. Anything else ends it: who
 
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.engine.feeds.place import Feed
@@ -44,8 +42,8 @@ class Watched(Protocol):
         """Nobody will ask for more."""
 
 
-StartWatch = Callable[[RunningEpoch, Callable[[RunPlace], RunningEpoch]], Watched]
-"""A run, and how to begin another one at a place -> the samples, as far as they are wanted."""
+StartWatch = Callable[[RunningEpoch], Watched]
+"""A run -> its samples, as far as they are wanted."""
 
 
 class Start(NamedTuple):
@@ -55,7 +53,7 @@ class Start(NamedTuple):
     """
 
     at: RunPlace | None = None
-    first: Feed | None = None
+    first: Callable[[RunPlace | None], Feed] | None = None
     watch: StartWatch | None = None
     stands: Callable[[int], EpochPlace | None] | None = None
 
@@ -147,13 +145,13 @@ class Epoch(Iterator[T], Generic[T]):
         """Of the batch handed out last: its ticket, and how many outputs of that are gone with it."""
         if self._watch is not None:
             # (Weak: without a tail, which makes a circle anyway, this object ends when nobody holds it any more.)
-            self._samples = self._watched = self._watch(self._source, partial(_again, weakref.ref(self)))
+            self._samples = self._watched = self._watch(self._source)
 
     def _begin(self, at: RunPlace | None, turn: int = 0) -> Run:
         assert self._workers is not None
         return Run(
             self._pool.program, self._pool.policy, self._workers, self.epoch + turn * TURN, self._world, self._meter,
-            ends=self._ends, at=at, first=self._first,
+            ends=self._ends, at=at, first=None if self._first is None else self._first(at),
         )  # fmt: skip
 
     def __next__(self) -> T:
@@ -307,11 +305,6 @@ class Epoch(Iterator[T], Generic[T]):
         self._pool = change()
         self._open(at)
 
-    @property
-    def watched(self) -> bool:
-        """Ranks settle among themselves how far it goes."""
-        return self._watch is not None
-
     def state(self, ahead: bool = False) -> RunPlace:
         """Where this process stands: after the batch that was received last, or `ahead`, after the one handed out."""
         count = self.handed if ahead else self.received
@@ -381,12 +374,3 @@ def _broken_off(why: str) -> str:
         f"this iterator is closed: {why}. To go on after the batch that was received last, "
         "loader.load_state_dict(loader.state_dict()) and iter(loader); iter(loader) alone starts the next epoch"
     )
-
-
-def _again(epoch: "weakref.ref[Epoch[Any]]", at: RunPlace) -> RunningEpoch:
-    """Another run of an epoch without ops in the consumer, from a place that its ranks have agreed on."""
-    its = epoch()
-    assert its is not None
-    its._run.abandon()
-    its._run = its._source = its._begin(at)
-    return its._run

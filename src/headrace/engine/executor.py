@@ -4,7 +4,7 @@ Of a ticket, its stage, epoch, number and payload come here. `number` says which
 every run: random values depend on it and on nothing else. The payload depends on what feeds the stage:
 
     positions   (start, stop, extra)          positions of the head, then those of the tuple `extra`
-    refs        (samples, base, stride)       samples of the stage before, already decoded; numbered from `base`
+    refs        (samples, base, stride)       samples of the stage before, already decoded; their numbers: `numbered`
     listed      the object itself             what the consumer's iterator gave
     strand      (strand, state)               the next block of a strand, from `state` if it is not open here
 
@@ -15,13 +15,12 @@ death or a stuck worker can be named after the op and the sample.
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import count
 from typing import Any
 
 from headrace.context import timed_spread
 from headrace.engine.program import OFTEN, RARELY, Program, Stage
 from headrace.engine.wire.independent import independent
-from headrace.engine.wire.messages import AHEAD, ALONE, GROUPED, WHOLE, Fault, Skip, failure
+from headrace.engine.wire.messages import AHEAD, ALONE, FAILED_HERE, GROUPED, WHOLE, Fault, Skip, failure, numbered
 from headrace.nested import rough_bytes
 from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, timed
 from headrace.ops.copies import IMMUTABLE
@@ -73,6 +72,8 @@ class Executor:
         """Samples of the last ticket that failed and were left out."""
         self.faults: list[Fault] = []
         """Of the last ticket, the positions that failed where each has outputs of its own."""
+        self.counts: list[int] | None = None
+        """Of the last ticket: how many outputs each position has, where each has outputs of its own."""
 
     def run(
         self, stage_number: int, epoch: int, number: int, payload: object, avoid: tuple[int, ...] = ()
@@ -86,9 +87,10 @@ class Executor:
         stage = self.program.stages[stage_number]
         place.spot, place.rows, self.spot.failed, self.spot.state = self.spot, None, None, None
         if self._seeds and stage.feed != "strand":
+            # (Before single positions too: a source may read all of a ticket in one call.)
             seed_globals(opened.keys[stage_number](number))
         self.skipped.clear()
-        self.faults = []
+        self.faults, self.counts = [], None
         self._by_position = stage.feed == "positions"
         if self._by_position:
             outputs = self._positions(opened, stage, number, payload, avoid)
@@ -110,7 +112,7 @@ class Executor:
         """The next block of a strand: its samples, whether it has ended, and where it is now."""
         opened = self._epoch(epoch)
         self.skipped.clear()
-        self.faults = []
+        self.faults, self.counts = [], None
         self._by_position = False
         self.timings = None
         at, cursor = opened.strands.pop(strand, (-1, None))
@@ -177,9 +179,8 @@ class Executor:
         self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]
     ) -> list[Any]:
         start, stop, extra = payload
-        wanted: Sequence[int] = range(start, stop) if not extra else [*range(start, stop), *extra]
-        if avoid:
-            wanted = [p for p in wanted if p not in avoid]
+        asked: Sequence[int] = range(start, stop) if not extra else [*range(start, stop), *extra]
+        wanted = [p for p in asked if p not in avoid] if avoid else asked
         chain = opened.chains[stage.number]
         get, ahead = opened.indexed.get, opened.indexed.ahead
         if ahead is not None and ALONE not in avoid and wanted:
@@ -195,16 +196,33 @@ class Executor:
                 self._rows_pay = not place.rows.empty
             self.header[2] = GROUPED
             return self._push(chain, group, number) if group else []
-        return self._each(get, wanted, chain)
+        return self._each(get, asked, avoid, chain, opened.sample_keys[stage.number] if self._seeds else None)
 
-    def _each(self, get: Callable[[int], Any], wanted: Sequence[int], chain: Chain) -> list[Any]:
-        """The outputs of these positions, each by itself: one that fails has an error in their place."""
+    def _each(
+        self,
+        get: Callable[[int], Any],
+        asked: Sequence[int],
+        avoid: tuple[int, ...],
+        chain: Chain,
+        key: Callable[[int], int] | None,
+    ) -> list[Any]:
+        """The outputs of these positions, each by itself: one that fails has an error in their place.
+
+        Each is seeded by itself, so that it is the same whichever ticket it is made in.
+        """
         header, spot = self.header, self.spot
         header[2] = 1
         outputs: list[Any] = []
-        for position in wanted:
+        counts = self.counts = []
+        for position in asked:
+            if position in avoid:
+                counts.append(0)
+                continue
             header[1] = position
             spot.index = None
+            before = len(outputs)
+            if key is not None:
+                seed_globals(key(position))
             try:
                 sample = get(position)
                 if chain:
@@ -216,6 +234,9 @@ class Executor:
                     self._skip(position, error)
                 else:
                     self._fails(len(outputs), position, error)
+                    counts.append(FAILED_HERE)
+                    continue
+            counts.append(len(outputs) - before)
         return outputs
 
     def _fails(self, before: int, position: int, error: BaseException) -> None:
@@ -268,7 +289,7 @@ class Executor:
         # How many samples of a stream come in one ticket depends on time, so here each sample is seeded by itself.
         each = self._seeds and stage.group is None
         key = opened.sample_keys[stage.number]
-        for position, sample in zip(count(base, stride), samples, strict=False):
+        for position, sample in zip(numbered(base, stride), samples, strict=False):
             if position in avoid:
                 continue
             self._note(position)

@@ -2,7 +2,7 @@
 
     RunPlace     where one process stands: the place of the last stage's feed, how many outputs behind it are gone, how
                  many samples have failed so far, and the states of the ops that run in the consumer
-    VotedPlace   where each rank of a job stood when ranks last voted, and how many steps ago that was
+    JobPlace     where each rank of a job stood when ranks last told each other, and how many steps ago that was
 
 None stands for the start of an epoch. Plain data is read piece by piece before anything is run from it.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
-from headrace.engine.feeds.place import Place
+from headrace.engine.feeds.place import FORMER, Place
 from headrace.engine.plain import Json, PlainRecord, brief, kind_of, plain
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
@@ -111,11 +111,12 @@ class RunPlace(PlainRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class VotedPlace(PlainRecord):
-    """Where each rank stood before the steps that were voted on last, and how many of these all have made."""
+class JobPlace(PlainRecord):
+    """Where each rank stood when ranks last told each other how many batches they have, and how many steps all have
+    made since."""
 
     label: ClassVar[str] = "the place of a job"
-    kind: ClassVar[str] = "voted"
+    kind: ClassVar[str] = "job"
     steps: int
     ranks: tuple[RunPlace, ...]
 
@@ -130,10 +131,10 @@ class VotedPlace(PlainRecord):
 
     def describe(self) -> str:
         stood = "; ".join(place.describe() for place in self.ranks)
-        return f"{self.steps} steps after a vote of {len(self.ranks)} ranks, which stood at: {stood}"
+        return f"{self.steps} steps after {len(self.ranks)} ranks stood at: {stood}"
 
 
-EpochPlace = RunPlace | VotedPlace
+EpochPlace = RunPlace | JobPlace
 
 
 class HandedOn(Protocol):
@@ -168,8 +169,10 @@ def read_epoch_place(value: object) -> EpochPlace | None:
     """The place under "at" in a snapshot."""
     if value is None:
         return None
-    kinds: dict[str | None, type[RunPlace] | type[VotedPlace]] = {"run": RunPlace, "voted": VotedPlace}
+    kinds: dict[str | None, type[RunPlace] | type[JobPlace]] = {"run": RunPlace, "job": JobPlace}
     kind = kinds.get(kind_of(value))
+    if kind_of(value) == "voted":
+        raise SnapshotRefused(FORMER)
     if kind is None:
         raise SnapshotRefused(f"the place of a snapshot is not one that this version knows: {brief(value)}")
     return kind.read(value)

@@ -146,11 +146,11 @@ class Program:
 
     @property
     def steps_known(self) -> bool:
-        """Ranks know by arithmetic how many steps each of them will take; otherwise they vote while they run.
+        """Ranks know by arithmetic how many steps each of them will take; otherwise they tell each other while they run.
 
-        Where samples that fail are left out, a batch of which all have failed is one step less.
+        Where samples that fail are left out, nobody knows how many there are.
         """
-        return self.one_to_one and not (self.skips and any(stage.group for stage in self.stages))
+        return self.one_to_one and not self.skips
 
     def ends(self, stage: int, ends: str) -> str:
         """What becomes of the last groups of a stage, where the loader was given `ends=`.
@@ -199,7 +199,7 @@ def cut(
         )
     if not indexed and (strands or 1) > 1:
         _check_divided(head)
-    stages, tail = _stages(rest, "listed" if listed else "positions" if indexed else "strand")
+    stages, tail = _stages(rest, "listed" if listed else "positions" if indexed else "strand", divided and skips)
     if divided and stages[-1].feed == "strand":
         _next_stage(stages, "ranks take samples in turn")
     return Program(
@@ -278,9 +278,11 @@ def _serial(nodes: list[Pipe[Any]]) -> int | None:
     return found
 
 
-def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[Any]]]:
-    """The stages, and the nodes that are left for the consumer."""
+def _stages(nodes: list[Pipe[Any]], feed: str, uncertain: bool) -> tuple[list[Stage], list[Pipe[Any]]]:
+    """The stages, and the nodes that are left for the consumer. `uncertain`: ranks share samples that may fail."""
     stages = [Stage(0, (), (), feed, why=_WHY[feed])]
+    # Then full batches are cut from those that are left, where batches stay whole from there on.
+    uncertain = uncertain and feed == "positions" and all(isinstance(node.op, Batch | Each) for node in nodes)
     for i, node in enumerate(nodes):
         op, now = node.op, stages[-1]
         if isinstance(op, Sharding):
@@ -291,6 +293,7 @@ def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[A
                 or now.group is not None
                 or not all(isinstance(n.op, Each) for n in now.nodes)
                 or (now.nodes and now.feed != "refs")
+                or (uncertain and now.feed == "positions" and _balance(op) is None)
             ):
                 now = _next_stage(stages, "batches are cut from samples whose number is known only now")
             stages[-1] = Stage(now.number, now.nodes, (), now.feed, op.size, op.drop_last, now.why, _balance(op))

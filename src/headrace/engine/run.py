@@ -16,8 +16,7 @@ from typing import Any
 
 from headrace.engine.delivery import AnyOrder, open_many, place_after, raisable
 from headrace.engine.feeds.block import AssembledReply, Block
-from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
-from headrace.engine.feeds.regrouped import Regroup
+from headrace.engine.feeds.place import Feed, Groups, Setting, chain, open_feeds
 from headrace.engine.feeds.strands import Strands
 from headrace.engine.places import RunPlace
 from headrace.engine.policy import Budget, Policy, too_many
@@ -65,7 +64,7 @@ class Run:
         self._unordered = not policy.ordered and not self._streamed and program.last.single  # (batches only)
         unordered = (self._unordered or at.ahead) and first is None  # (else who made the tickets counts them)
         self._any = AnyOrder(at, program.last.group or 0) if unordered else None
-        self._groups = [feed for feed in self._feeds[1:] if isinstance(feed, Regroup)]
+        self._groups = [feed for feed in self._feeds[1:] if isinstance(feed, Groups)]
         """For each stage but the last, the feed of the next stage, which takes its results."""
         self._pending: list[Ticket | None] = [None] * len(program.stages)
         self._issued, self._expect = [0] * len(program.stages), [0] * len(program.stages)
@@ -200,7 +199,8 @@ class Run:
             if self._all_ended():
                 self.ended = self.consistent = True
                 return
-        self._wait()
+        if not self._feeds[-1].await_ranks():
+            self._wait()
         self.consistent = True
 
     def wait_for_earlier(self) -> None:

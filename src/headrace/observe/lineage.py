@@ -58,7 +58,7 @@ class Lineage:
         *,
         world: World | None = None,
         ends: str = "short",
-        at: RunPlace | None = None,
+        start: Start | None = None,
         left_out: bool = False,
     ) -> None:
         check_whole("step", step)
@@ -78,7 +78,8 @@ class Lineage:
         """Of its samples, in the epoch's order; None where only reading the epoch again can tell."""
         self.mask: tuple[bool, ...] = ()
         """False for samples that only fill the batch (ends="pad" or "repeat")."""
-        self._policy, self._world, self._ends, self._at = policy, world or World(), ends, at
+        self._policy, self._world, self._ends = policy, world or World(), ends
+        self._start = start or Start()
         self._redo = None if left_out else self._work_out()
         self._done: tuple[Any, tuple[tuple[Origin, ...], ...]] | None = None
 
@@ -99,13 +100,12 @@ class Lineage:
 
     def _work_out(self) -> tuple[Ticket, int] | None:
         """The ticket that made the batch, and which of its outputs the batch is; None where arithmetic cannot say."""
-        program, place = self.program, None if self._at is None else self._at.place
-        if not program.traceable:
-            return None
-        if not isinstance(place, Position | None) or (self._at is not None and self._at.ahead is not None):
+        program, at = self.program, self._start.at or RunPlace()
+        place = at.place
+        if not program.traceable or not isinstance(place, Position | None) or at.ahead is not None:
             return None
         # From the start of the block that the epoch went on inside of: random values depend on where blocks begin.
-        start, gone = 0 if place is None else place.position, 0 if self._at is None else self._at.gone
+        start, gone = 0 if place is None else place.position, at.gone
         feed = feed_of(program, self._policy, self.epoch, self._world, self._ends, start)
         try:
             output = feed.seek(gone + self.step)
@@ -135,9 +135,7 @@ class Lineage:
         return outputs[output], tuple(places.get(position, ()) for position in self.positions)
 
     def _from_start(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
-        epoch = read_epoch(
-            self.program, inline(self._policy), self.epoch, self._world, self._ends, start=Start(self._at)
-        )
+        epoch = read_epoch(self.program, inline(self._policy), self.epoch, self._world, self._ends, start=self._start)
         with closing(epoch) as batches:
             for batch in islice(batches, self.step, None):
                 return batch, ()

@@ -1,11 +1,9 @@
 """Sharing: how the ranks of a job share an epoch, and where the whole job stands in it.
 
     arithmetic   each rank works out its part and its number of steps; ranks need not communicate
-    voted        how many samples a rank gets shows only while it runs, so ranks vote on how many steps all make
-                 (`voting`: what they vote on; `equal_steps`: when; `round_robin`: dealing out again what is left)
-    counted      sharding="dynamic": ranks take the next block from a shared counter, each as many as it can
-
-    worlds       translates a place that was taken in one world for the ranks of another
+    counted      ops decide how many outputs a position has: ranks tell each other, and the rest is arithmetic again
+    in_step      where no rank can make another's outputs: each delivers its own, as long as all have a batch
+    dynamic      sharding="dynamic": ranks take the next block from a shared counter, each as many as it can
 
 A loader asks its sharing to begin an epoch at a place (None: at its start), and gets a `Start` for its engine. A place
 says where the job stands; it is the same on every rank, and loads in another world.
@@ -25,7 +23,9 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.share import EndPolicy
 from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT
-from headrace.sharing.arithmetic import FEW, Sharing, with_pass_through
+from headrace.sharing.arithmetic import Sharing
+from headrace.sharing.counted import CountedSharing
+from headrace.sharing.counting import countable, with_pass_through
 
 log = logging.getLogger("headrace")
 
@@ -45,19 +45,20 @@ def make(
                 log.warning(caution)
     if sharding not in ("static", "dynamic"):
         raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
-    votes = sharding == "static" and world.share_ranks > 1 and not program.steps_known
-    if sharding == "dynamic" or votes:
-        program = with_pass_through(program, FEW if votes else None)
     if sharding == "dynamic":
+        if not (program.stages[0].single or program.tail or not program.indexed):
+            program = with_pass_through(program)
         _check_dynamic(program, policy, world, ends, timeout)
-        from headrace.sharing.counted import Counted
+        from headrace.sharing.dynamic import DynamicSharing
 
-        return Counted(program, pipe, world, ends, seconds)
-    if votes:
-        from headrace.sharing.voted import Voted
+        return DynamicSharing(program, pipe, world, ends, seconds)
+    if world.share_ranks == 1 or program.steps_known:
+        return Sharing(program, pipe, world, ends, seconds)
+    if countable(program):
+        return CountedSharing(with_pass_through(program), pipe, world, ends, seconds)
+    from headrace.sharing.in_step import InStepSharing
 
-        return Voted(program, pipe, world, ends, seconds)
-    return Sharing(program, pipe, world, ends, seconds)
+    return InStepSharing(program, pipe, world, ends, seconds)
 
 
 def _lengths(node: Pipe[Any]) -> tuple[int | None, ...]:

@@ -4,18 +4,18 @@
 """
 
 import logging
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn
 
 from headrace.engine.epoch import Epoch, Start
-from headrace.engine.feeds.elastic import InTurns
+from headrace.engine.feeds.counted import Counted
 from headrace.engine.feeds.place import Setting, chain
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
-from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
+from headrace.engine.places import EpochPlace, JobPlace, RunPlace, plain_epoch_place
 from headrace.engine.plain import Json
 from headrace.engine.policy import Policy
-from headrace.engine.program import Program, Stage
+from headrace.engine.program import Program
 from headrace.errors import BadOption, NoLength, SnapshotRefused
 from headrace.op import Each
 from headrace.ops.shape.batch import Batch
@@ -23,7 +23,8 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
-from headrace.sharing.worlds import in_turns, in_world
+from headrace.sharing import counting
+from headrace.sharing.worlds import in_world
 
 log = logging.getLogger("headrace")
 
@@ -39,20 +40,18 @@ class Sharing:
     _timeout: float
     _agreement: Agreement | None = field(default=None, init=False)
     _verified: bool = field(default=False, init=False)
-    _warned: bool = field(default=False, init=False)
-
-    @property
-    def _steps_are_voted(self) -> bool:
-        """Whether a place of this job is a `VotedPlace`."""
-        return False
+    exchanges: ClassVar[bool] = False
+    """Ranks tell each other while an epoch runs how far they are."""
+    each_by_itself: ClassVar[bool] = False
+    """A place of this job is a `JobPlace`."""
 
     def check(self, at: EpochPlace | None) -> EpochPlace | None:
         """The place of a snapshot, translated for this world, if it fits; the program may get another stage for it."""
-        if isinstance(at, VotedPlace):
+        if isinstance(at, JobPlace):
             if len(at.ranks) != self._world.share_ranks:
                 self._refuse(len(at.ranks))
-            if not self._steps_are_voted:
-                raise SnapshotRefused("the snapshot is of ranks that voted on their steps; those of this pipe do not")
+            if not self.each_by_itself:
+                raise SnapshotRefused("the snapshot is of ranks that each stood by itself; those of this pipe do not")
             return at.fit(self.program)
         if at is None:
             return None
@@ -61,14 +60,13 @@ class Sharing:
                 "the snapshot was taken with ordered=False in one process, when some batches had come before their "
                 "turn: what is left cannot be shared by arithmetic; finish the epoch there, or use ordered=True"
             )
+        if _is_counted(at):
+            plain = counting.uncounted_place(at, self.program)
+            if plain is None and self._world.share_ranks == 1:
+                self.program = counting.with_pass_through(self.program)
+            at = plain or at
         if self.program.steps_known:
             at = in_world(at, self.program, self._world)
-        if isinstance(at.place, Regrouped):
-            # Taken by ranks that took samples in turn, in a stage of its own.
-            self.program = with_pass_through(self.program, FEW)
-        elif has_pass_through(self.program) and isinstance(at.place, Position | InTurns):
-            # Taken by a loader without that stage.
-            at = RunPlace(Regrouped(at.place, at.gone), 0, at.skipped)
         return at.fit(self.program)
 
     def is_over(self, epoch: int, at: EpochPlace | None) -> bool:
@@ -89,18 +87,16 @@ class Sharing:
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         """What the engine of this rank needs to run an epoch from this place on."""
         self._verify(epoch, at)
-        if self.program.skips and self._world.share_ranks > 1 and not self._warned:
-            self._warned = True
-            log.warning(
-                "samples that fail are left out, and ranks do not vote here: one on which a whole step fails makes "
-                "fewer steps than others; batch the samples, and initialise torch.distributed before iterating"
+        return self.alone(epoch, at)
+
+    def alone(self, epoch: int, at: EpochPlace | None) -> Start:
+        """The same, without a word to other ranks: for a process that makes the batches of this rank once more."""
+        if isinstance(at, JobPlace):
+            raise BadOption(
+                "this epoch was resumed where ranks had come to different places: its batches cannot be traced from "
+                "there; ask for those of an epoch that began at its start"
             )
-        if at is None:
-            return Start()
-        assert isinstance(at, RunPlace)
-        if _dealt_in_turns(at):
-            at = in_turns(at, self.program, self._world, self.program.positions(epoch).length)
-        return Start(at)
+        return counting.alone(self.program, self._world, self._ends, epoch, at) if _is_counted(at) else Start(at)
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
@@ -123,14 +119,9 @@ class Sharing:
     def _last_mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         return epoch.mask()
 
-    def traceable_start(self, at: EpochPlace | None) -> RunPlace | None:
-        """The place that an epoch began at, if its batches can be worked out again from there; else BadOption."""
-        if isinstance(at, VotedPlace) or _dealt_in_turns(at):
-            raise BadOption(
-                "this epoch went on where ranks had come to different places: its batches cannot be traced from there; "
-                "ask for those of an epoch that began at its start"
-            )
-        return at
+    def made_twice(self) -> int:
+        """How many positions this rank has made that are another's."""
+        return 0
 
     def forget_epoch(self) -> None:
         """The loader goes to another epoch: the one begun last no longer counts."""
@@ -204,23 +195,6 @@ class Sharing:
         )
 
 
-FEW = 8
-"""Positions of one ticket where ranks take them in turn; few, because the rank that begins a ticket finishes it."""
-
-
-def with_pass_through(program: Program, block: int | None = None) -> Program:
-    """The program with one more stage, in which the consumer only hands samples on, so that it can stop in a ticket."""
-    if len(program.stages) > 1 or not program.indexed or program.stages[0].single or program.tail:
-        return program
-    last = Stage(1, (), (), "refs", None, False, "ranks count samples one by one")
-    return replace(program, stages=(*program.stages, last), block=min(program.block, block or program.block))
-
-
-def has_pass_through(program: Program) -> bool:
-    """Whether the last stage only hands samples on."""
-    return program.indexed and program.last.feed == "refs" and program.last.group is None
-
-
 def _how_far(at: EpochPlace | None) -> Json:
     """How many samples of a stream are behind a place. (Places of different forms may stand at one sample.)"""
     if not isinstance(at, RunPlace):
@@ -230,10 +204,10 @@ def _how_far(at: EpochPlace | None) -> Json:
     return at.place.base + at.gone * at.place.ranks if isinstance(at.place, Regrouped) else None
 
 
-def _dealt_in_turns(at: EpochPlace | None) -> bool:
-    """Whether a place is one of ranks that took positions in turn."""
+def _is_counted(at: EpochPlace | None) -> bool:
+    """Whether a place is one of ranks that count."""
     place = at.place if isinstance(at, RunPlace) else None
-    return isinstance(place, Regrouped) and isinstance(place.source, InTurns)
+    return isinstance(place, Regrouped) and isinstance(place.source, Counted)
 
 
 ENDLESS = 1 << 40

@@ -1,14 +1,10 @@
-"""Worlds: the place of a job, taken in one world, translated for the ranks of another.
+"""Worlds: the place of ranks that share by arithmetic, taken in one world, translated for the ranks of another.
 
-Ranks that share by arithmetic go on at a position. Behind a filter each rank has come to another place, and what is
-left is dealt anew (`feeds.elastic`). A place that cannot be translated is refused with the reason, so that no sample
-comes twice or is lost.
+A place that cannot be translated is refused with the reason, so that no sample comes twice or is lost.
 """
 
 from dataclasses import replace
 
-from headrace.engine.feeds.elastic import InTurns
-from headrace.engine.feeds.place import Place
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.feeds.strands import InStrands
@@ -16,11 +12,7 @@ from headrace.engine.places import RunPlace
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
 from headrace.op import Each
-from headrace.plan.turns import Remaining
 from headrace.plan.world import World
-
-LARGEST = 1024
-"""The most positions in one ticket of a single process, where a snapshot does not say how many there were."""
 
 
 def in_world(at: RunPlace, program: Program, world: World) -> RunPlace:
@@ -62,41 +54,3 @@ def _check_one_to_one(at: RunPlace, program: Program) -> None:
             "this snapshot stands inside blocks of single samples behind an op that changes their number; go on with "
             "as many ranks as there were"
         )
-
-
-def shares_in_turns(program: Program) -> bool:
-    """Whether ranks share this program in turns: positions one by one, and at most one regrouping behind them."""
-    return (
-        program.indexed
-        and program.stages[0].group is None
-        and len(program.stages) == 2
-        and not program.tail
-        and (program.last.single or not program.last.nodes)
-    )
-
-
-def in_turns(at: RunPlace | None, program: Program, world: World, length: int) -> RunPlace:
-    """A place of ranks that take positions in turn, for the ranks of this world; None is the start of the epoch."""
-    ranks, block = world.share_ranks, program.block
-    if at is None or at.place is None:
-        return RunPlace(Regrouped(InTurns(Remaining(), block, ((0, 0),) * ranks)), 0, 0 if at is None else at.skipped)
-    groups = at.place
-    assert isinstance(groups, Regrouped)
-    turns = _turns(groups.source, groups.offset + at.gone)
-    here = turns.for_ranks(ranks, block, length)
-    base, number = groups.base, groups.number
-    if here is not turns:
-        # Numbers that no rank has used, because the random values of batches depend on them.
-        base, number = (-(-n * len(turns.progress) // ranks) for n in (base, number))
-    return RunPlace(Regrouped(here, 0, base, number), 0, at.skipped)
-
-
-def _turns(source: Place, gone: int) -> InTurns:
-    """The place of the stage before, after `gone` outputs of the ticket there."""
-    if isinstance(source, Position):  # of one process
-        return InTurns(Remaining(source.position), (source.size or LARGEST) if gone else 1, ((0, gone),))
-    assert isinstance(source, InTurns)
-    if len(source.progress) > 1 or not gone:
-        return source
-    ((ticket, before),) = source.progress
-    return replace(source, progress=((ticket, before + gone),))

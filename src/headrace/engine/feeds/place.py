@@ -46,6 +46,8 @@ class Feed(ABC):
 
     ended = False
     """There will be no more tickets."""
+    groups: Groups | None = None
+    """Who groups its samples, where these are not grouped in the order in which they come."""
     streamed = False
     """Its replies are blocks of streams, which `entries` puts in order; else each reply is delivered as it is."""
 
@@ -86,6 +88,10 @@ class Feed(ABC):
         """How many inputs of its stage were read up to this reply, the next one in order; `before` it, so many."""
         return before + reply.ticket.inputs()
 
+    def await_ranks(self) -> bool:
+        """Wait for what other ranks have to say, if the next ticket needs that; False: it does not."""
+        return False
+
     def blocks(self) -> list[Block]:
         """The blocks that it holds with samples that were not handed on. Called when the run is abandoned."""
         return []
@@ -93,6 +99,22 @@ class Feed(ABC):
     def mask(self, ticket: Ticket) -> list[bool] | None:
         """Which samples of a ticket are real, where some only fill up the batch; without those that were left out."""
         return None
+
+
+class Groups(Feed):
+    """The feed of a stage that is made of samples of the stage before."""
+
+    closed = False
+    """The stage before has ended."""
+
+    @property
+    @abstractmethod
+    def backlog(self) -> int:
+        """How many groups could be handed out now."""
+
+    @abstractmethod
+    def push(self, entry: Entry) -> None:
+        """Add samples of the stage before, or its error."""
 
 
 class Place(PlainRecord, ABC):
@@ -112,6 +134,8 @@ class Place(PlainRecord, ABC):
     @classmethod
     def read(cls, value: object) -> Self:
         """The place in plain data, of the kind that is named there."""
+        if kind_of(value) == "turns":
+            raise SnapshotRefused(FORMER)
         kind = KINDS.get(kind_of(value) or "")
         if kind is None or not issubclass(kind, cls):
             raise SnapshotRefused(f"a place is expected in the snapshot, not {brief(value)}")
@@ -145,6 +169,11 @@ class Place(PlainRecord, ABC):
         return self
 
 
+FORMER = (
+    "the snapshot is of headrace 0.2, on several ranks behind ops that decide how many samples there are: where such a "
+    "job stands is written in another way now, because its global steps were others; continue it with 0.2, or begin the "
+    "next epoch (set the snapshot's 'at' to None and add 1 to its 'epoch')"
+)
 KINDS: dict[str, type[Place]] = {}
 """Every kind of place that a snapshot can have, by its word."""
 STARTS: dict[str, type[Place]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from headrace.engine.feeds.block import Block, Entry
-from headrace.engine.feeds.place import Feed, Place, Setting, start_of
+from headrace.engine.feeds.place import Feed, Groups, Place, Setting, start_of
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import Ticket
 from headrace.errors import SnapshotRefused
@@ -61,7 +61,7 @@ class Regrouped(Place):
 
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         assert source is not None
-        return Regroup(self, setting, stage, source)
+        return Regroup(self, setting, stage, source) if source.groups is None else source.groups
 
 
 class _GroupMark(NamedTuple):
@@ -88,7 +88,7 @@ class _Step(NamedTuple):
     fill: tuple[tuple[Block, int], ...] = ()
 
 
-class Regroup(Feed):
+class Regroup(Groups):
     """Samples of the stage before, in groups; those of other ranks are passed over."""
 
     def __init__(self, at: Regrouped, setting: Setting, stage: int, source: Feed) -> None:
@@ -125,12 +125,9 @@ class Regroup(Feed):
         """Some ranks may get one sample more than others: they vote on their steps in any case."""
         self._last_after: Any = at.source
         self._last_kept = 0
-        self.closed = False
-        """The stage before has ended."""
 
     @property
     def backlog(self) -> int:
-        """How many groups could be handed out now."""
         held_back = self._ranks if self._ranks > 1 else 0
         if self._size is None:
             return len(self._entries) if self._ranks == 1 else self._waiting // (self._block * self._ranks)
@@ -150,7 +147,6 @@ class Regroup(Feed):
         return [i < real for i in range(real + filled) if base + i * stride not in ticket.avoid]
 
     def push(self, entry: Entry) -> None:
-        """Add samples of the stage before, or its error."""
         if entry.error is not None:
             if self._waiting < 0:
                 return  # it lies among samples that were taken before the epoch went on here

@@ -17,8 +17,9 @@ results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ SampleTable = tuple[int, int]
 """Where the table of the samples in a slot lies: offset and size."""
 WHOLE = -1
 """In place of the position of a fault: the ticket has failed as a whole."""
+FAILED_HERE = -1
+"""In place of how many outputs a position has: it has failed."""
 Fault = tuple[int, int, BaseException]
 """An error in the place of outputs: how many outputs of its ticket come before it, its position, and the error."""
 
@@ -69,6 +72,8 @@ class Result(NamedTuple):
     seconds: Seconds
     faults: tuple[tuple[int, int, Failed], ...]
     """Of positions that have failed: how many outputs come before it, which it is, and the error."""
+    counts: tuple[int, ...] | None
+    """Of each position of the ticket, where they are taken one by one: how many outputs it has; None: one."""
 
 
 class Failed(NamedTuple):
@@ -168,6 +173,9 @@ class Reply:
     """How many outputs; None: a list of them was packed as one."""
     faults: Sequence[Fault] = ()
     """Errors among the outputs, in order. A ticket that has failed as a whole has one, and no outputs."""
+    counts: Sequence[int] | None = None
+    """Of each position, where they are taken one by one: how many outputs it has (`FAILED_HERE`: an error); None:
+    one."""
     skipped: tuple[Skip, ...] = ()
     """Samples of this ticket that failed and were left out."""
     skips: int = 0
@@ -183,6 +191,11 @@ class Reply:
     """Of a block of a stream: nothing comes after it."""
     state: Any = None
     """Of a block of a stream: where that stands now; of another ticket: what an op has noted with it."""
+
+
+def numbered(base: int | tuple[int, ...], stride: int) -> Iterable[int]:
+    """The numbers of the samples that a ticket refers to: from `base` on, `stride` apart, or those that `base` lists."""
+    return base if isinstance(base, tuple) else count(base, stride)
 
 
 def failure(error: Exception) -> str:

@@ -15,10 +15,11 @@ import signal
 import struct
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import AHEAD, ALONE, BEGUN, GROUPED, PACKING, Ticket
+from headrace.engine.wire.messages import AHEAD, ALONE, BEGUN, GROUPED, PACKING, Ticket, numbered
 from headrace.errors import PoisonSample
 
 log = logging.getLogger("headrace")
@@ -114,8 +115,8 @@ class Deaths:
 def _positions(ticket: Ticket) -> tuple[int, ...]:
     """Everything that a batch is made of."""
     first, then, last = ticket.payload
-    if isinstance(first, list):  # (references to samples, the number of the first, and how far they lie apart)
-        return tuple(range(then, then + ticket.inputs() * last, last))
+    if isinstance(first, list):  # (references to samples, and their numbers)
+        return tuple(islice(numbered(then, last), ticket.inputs()))
     return (*range(first, then), *last)
 
 

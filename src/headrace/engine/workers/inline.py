@@ -85,7 +85,7 @@ def answer(task: Task, ticket: Ticket) -> Reply:
     outputs = task.run(ticket.stage, ticket.epoch, ticket.number, ticket.payload, ticket.avoid, _referred)
     reply.outputs, reply.count, reply.skipped = outputs, len(outputs), tuple(task.executor.skipped)
     reply.faults = [(before, position, without_exit(error)) for before, position, error in task.executor.faults]
-    task.executor.faults = []
+    reply.counts, task.executor.faults = task.executor.counts, []
     if task.strand is not None:
         reply.ended, reply.state = task.strand
     reply.seconds = task.seconds()

@@ -265,7 +265,8 @@ def reply_to(ticket: Ticket, kind: int, fields: tuple[Any, ...], slot: Slot | No
         reply.faults = ((0, WHOLE, remote(*fields)),)
         return reply
     # (The fields of a `Result`, whose making would cost.)
-    reply.outputs, reply.spans, reply.count, reply.bytes, table, strand, reply.skipped, reply.seconds, faults = fields
+    reply.outputs, reply.spans, reply.count, reply.bytes, table, strand, reply.skipped, reply.seconds, *about = fields
+    faults, reply.counts = about
     if faults:
         reply.faults = [(before, position, remote(*error)) for before, position, error in faults]
     if slot is not None and reply.bytes:

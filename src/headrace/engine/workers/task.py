@@ -22,7 +22,7 @@ from headrace.engine.executor import Executor
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire.failures import failed
-from headrace.engine.wire.messages import PACKING, WHOLE, Failed, Fault, Seconds
+from headrace.engine.wire.messages import FAILED_HERE, PACKING, WHOLE, Failed, Fault, Seconds
 from headrace.errors import NotPicklable, hint_at_limit
 from headrace.memory.arena import OutOfSharedMemory
 from headrace.observe.meter import files
@@ -111,36 +111,48 @@ class Task:
         count = 1 if alone else None
         big = len(head) > IN_MESSAGE
         if not buffers and not big:
-            return head, (), count, 0, None, self.strand, tuple(self.executor.skipped), self.seconds(), self._faults()
+            return head, (), count, 0, None, self.strand, *self._about()
         need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
         if need > writer.size:
             writer = grow(need)
         spans = tuple(writer.write(buffers))
         if big:
             head = (writer.put(head), len(head))
-        return head, spans, count, need, None, self.strand, tuple(self.executor.skipped), self.seconds(), self._faults()
+        return head, spans, count, need, None, self.strand, *self._about()
 
     def _without_unpackable(self, outputs: list[Any]) -> list[Any]:
         """The outputs that can be packed; those that cannot are errors in their places."""
         good: list[Any] = []
         faults: list[Fault] = []
         known = deque(self.executor.faults)
-        for number, output in enumerate(outputs):
+        counts = self.executor.counts
+        number = 0
+        for at, many in enumerate([1] * len(outputs) if counts is None else counts):
             while known and known[0][0] == number:
                 faults.append((len(good), *known.popleft()[1:]))
+            if many == FAILED_HERE:
+                continue
+            its = outputs[number : number + many]
+            number += many
             try:
-                codec.pack(output)
-                good.append(output)
+                for output in its:
+                    codec.pack(output)
+                good += its
             except Exception as error:
                 self.note(error)
                 faults.append((len(good), WHOLE, error))
+                if counts is not None:
+                    counts[at] = FAILED_HERE
         self.executor.faults = [*faults, *((len(good), position, error) for _, position, error in known)]
         return good
 
-    def _faults(self) -> tuple[tuple[Any, ...], ...]:
-        """The errors among the outputs, as they travel."""
+    def _about(self) -> tuple[Any, ...]:
+        """The last fields of a `Result`: what was left out, the time, errors, and how many outputs positions have."""
         faults, self.executor.faults = self.executor.faults, []  # (tracebacks keep what their frames hold)
-        return tuple([(before, position, tuple(failed(error))) for before, position, error in faults])
+        sent = tuple([(before, position, tuple(failed(error))) for before, position, error in faults])
+        counts = self.executor.counts
+        uneven = None if counts is None or counts.count(1) == len(counts) else tuple(counts)
+        return tuple(self.executor.skipped), self.seconds(), sent, uneven
 
     def _pack_samples(
         self, outputs: list[Any], writer: codec.Writer, grow: Callable[[int], codec.Writer]
@@ -159,8 +171,7 @@ class Task:
         if need > writer.size:
             writer = grow(need)
         table = codec.write_many(writer, heads, parts)
-        skipped, seconds, faults = tuple(self.executor.skipped), self.seconds(), self._faults()
-        return None, (), len(outputs), writer.used, table, self.strand, skipped, seconds, faults
+        return None, (), len(outputs), writer.used, table, self.strand, *self._about()
 
     def seconds(self) -> Seconds:
         """How long the ticket has taken up to now."""
