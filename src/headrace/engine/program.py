@@ -146,7 +146,7 @@ class Program:
 
     @property
     def steps_known(self) -> bool:
-        """Ranks know by arithmetic how many steps each of them will take; otherwise they tell each other while they run.
+        """Ranks know by arithmetic how many steps each of them will take; otherwise they tell each other as they run.
 
         Where samples that fail are left out, nobody knows how many there are.
         """

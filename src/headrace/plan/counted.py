@@ -161,8 +161,8 @@ class CountedSteps:
         first: int = MANY,
         lanes: int | None = None,
     ) -> None:
-        """`gone`: so many outputs more, in the order of positions, are delivered. `single`: outputs are delivered one by
-        one, so that those which not every rank can have are left out. `first`: at most so many positions of a rank are
+        """`gone`: so many outputs more, in the order of positions, are delivered. `single`: outputs are delivered one
+        by one, so those that not every rank can have are left out. `first`: at most so many positions of a rank are
         asked for in the first round."""
         self.length, self._size, self._ranks, self._rank = length, size, ranks, rank
         self.single = single
@@ -336,8 +336,8 @@ class CountedSteps:
         left = len(self._positions)
         if 0 < left < self._ranks and (self._ends == "short" or (self._all_wanted and not self._base)):
             raise BadPipe(
-                f"{left} samples are left after the ops that decide how many there are, for {self._ranks} ranks, so that "
-                "not every rank can have one; use fewer ranks, or ends='pad', 'repeat' or 'drop'"
+                f"{left} samples are left after the ops that decide how many there are, for {self._ranks} ranks, so "
+                "that not every rank can have one; use fewer ranks, or ends='pad', 'repeat' or 'drop'"
             )
         shares = [Share(left, self._size, self._ranks, rank, self._ends) for rank in range(self._ranks)]
         mine = shares[self._rank]

@@ -116,8 +116,8 @@ def counted_place(at: RunPlace, program: Program) -> RunPlace:
     if group is not None:
         if position % group:
             raise SnapshotRefused(
-                f"the snapshot stands at sample {position}, inside a batch of {group}: ops after batch() decide here how "
-                "many samples there are; continue with batches of the size that they had"
+                f"the snapshot stands at sample {position}, inside a batch of {group}: ops after batch() decide here "
+                "how many samples there are; continue with batches of the size that they had"
             )
         position //= group
     if at.place is place:

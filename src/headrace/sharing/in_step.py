@@ -103,9 +103,16 @@ class EqualSteps(Iterator[Any]):
     """The samples of a run, as far as every rank can follow."""
 
     def __init__(
-        self, rounds: Rounds, share: int, at: EpochPlace | None, behind: int = 0, masks: bool = False, unit: str = "batches",
-        size: Callable[[Any], int] | None = None, handful: int = HANDFUL,
-    ) -> None:  # fmt: skip
+        self,
+        rounds: Rounds,
+        share: int,
+        at: EpochPlace | None,
+        behind: int = 0,
+        masks: bool = False,
+        unit: str = "batches",
+        size: Callable[[Any], int] | None = None,
+        handful: int = HANDFUL,
+    ) -> None:
         """`behind`: steps to make once more that were delivered before the snapshot was taken. `masks`: some batches
         may be filled up."""
         self._rounds, self._share, self._settled, self._behind = rounds, share, at, behind
