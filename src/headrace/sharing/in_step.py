@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from headrace.engine.epoch import Epoch, Start
 from headrace.engine.places import EpochPlace, JobPlace, RunningEpoch, RunPlace, plain_epoch_place
 from headrace.engine.program import Program
-from headrace.errors import BadPipe, HeadraceError
+from headrace.errors import BadPipe, HeadraceError, warn_once
 from headrace.ranks.exchange import Round, Rounds
 from headrace.sharing.exchanging import ExchangingSharing
 
@@ -49,6 +49,11 @@ class InStepSharing(ExchangingSharing):
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         self._verify(epoch, at)
         if self._exchange is None and self.program.one_to_one and not isinstance(at, JobPlace):
+            warn_once(
+                "torch.distributed does not connect these ranks, so they cannot tell each other how many batches they "
+                "have: one on which a whole batch fails, or that gets a group less, makes fewer steps than others; "
+                "initialise torch.distributed before iterating"
+            )
             return super().begin(epoch, at)
         rounds = self._rounds(epoch)
         here, behind = at, 0
@@ -71,7 +76,8 @@ def _counting(program: Program) -> tuple[str, Callable[[Any], int] | None]:
     """The unit in which samples that a rank has left over are counted, and how many an output is (None: one)."""
     if program.tail or program.last.nodes:
         return ("samples" if program.last.group is None and not program.tail else "batches"), None
-    return "samples", len if program.last.group is not None else None
+    groups = sum(stage.group is not None for stage in program.stages)
+    return ("groups" if groups > 1 else "samples"), len if groups else None
 
 
 @dataclass(eq=False)
