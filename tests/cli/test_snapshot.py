@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace.engine.feeds.elastic import InTurns
+from headrace.plan.turns import Remaining
 
 from headrace.cli import main
 from headrace.cli.snapshot import place
 from headrace.cli.subject import find
 from headrace.engine.feeds.counter import Finished
-from headrace.engine.feeds.elastic import InTurns
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import RunPlace, VotedPlace, plain_epoch_place
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
-from headrace.plan.turns import Remaining
 from headrace.plan.world import World
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from headrace.sharing.round_robin import RoundRobin
 
 from headrace import Loader, Pipe, World, measure
 from headrace.engine.places import RunPlace, plain_epoch_place
@@ -30,7 +31,6 @@ from headrace.engine.run import Run
 from headrace.engine.snapshot import snapshot
 from headrace.observe.meter import Meter
 from headrace.sharing.arithmetic import FEW, with_pass_through
-from headrace.sharing.round_robin import RoundRobin
 from headrace.sharing.worlds import in_turns, in_world
 from tests.depth import depth
 from tests.engine.scripted import Script, ScriptedWorkers

@@ -7,6 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from headrace.ranks.vote import Rows, RowsTest, VoteThread
+from headrace.sharing.equal_steps import EqualSteps
+from headrace.sharing.voting import HANDFUL, StepVotes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +18,6 @@ from headrace.engine.feeds.positions import Position
 from headrace.engine.places import RunningEpoch, RunPlace, VotedPlace
 from headrace.errors import BadOption, Closed, RanksDisagree, WorkerStuck
 from headrace.ranks import vote as votes
-from headrace.ranks.vote import Rows, RowsTest, VoteThread
-from headrace.sharing.equal_steps import EqualSteps
-from headrace.sharing.voting import HANDFUL, StepVotes
 from tests.conftest import RunScript
 from tests.depth import depth
 from tests.laws.pipes import Numbers, odd, stream

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from headrace.sharing.voting import HANDFUL
+
 from tests import warm
 from tests.conftest import RunScript
 from tests.depth import depth
