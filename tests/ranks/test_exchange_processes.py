@@ -1,4 +1,4 @@
-"""Votes of real processes over gloo: a slow rank, one that raises, breaks in mid-epoch, snapshots at every step.
+"""Rounds of real processes over gloo: a slow rank, one that raises, breaks in mid-epoch, snapshots at every step.
 
 Each job is one interpreter that imports torch once and forks its ranks.
 """
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headrace.sharing.voting import HANDFUL
+from headrace.sharing.in_step import HANDFUL
 from tests import warm
 from tests.conftest import RunScript
 from tests.depth import depth
 
-pytest.importorskip("torch", reason="ranks that vote need torch.distributed")
+pytest.importorskip("torch", reason="ranks that exchange counts need torch.distributed")
 pytestmark = pytest.mark.timeout(120)
 
 RANKS = """
@@ -22,7 +22,7 @@ import datetime, json, multiprocessing, os, signal, sys, threading, time
 import torch.distributed as dist
 from headrace import Loader, Pipe, World
 from headrace.errors import RanksDisagree, WorkerStuck
-from headrace.ranks import vote
+from headrace.ranks import exchange
 
 class Numbers:
     def __init__(self, n): self.n = n
@@ -37,7 +37,7 @@ SHAPES = {
 }
 
 def threads():
-    return len(vote.VOTING)
+    return len(exchange.EXCHANGING)
 
 def rank(number, ranks):
     # A file needs no port that somebody else might take first.
