@@ -146,11 +146,13 @@ class Program:
 
     @property
     def steps_known(self) -> bool:
-        """Ranks know by arithmetic how many steps each of them will take; otherwise they tell each other while they run.
+        """Ranks know by arithmetic how many steps each of them will take; otherwise they tell each other as they run.
 
-        Where samples that fail are left out, nobody knows how many there are.
+        Where samples that fail are left out, nobody knows how many there are. Groups of a stream that are grouped again
+        come to ranks in turn, to some one more than to others.
         """
-        return self.one_to_one and not self.skips
+        groups = sum(stage.group is not None for stage in self.stages)
+        return self.one_to_one and not self.skips and (self.indexed or groups < 2)
 
     def ends(self, stage: int, ends: str) -> str:
         """What becomes of the last groups of a stage, where the loader was given `ends=`.

@@ -199,7 +199,7 @@ class Run:
             if self._all_ended():
                 self.ended = self.consistent = True
                 return
-        if not self._feeds[-1].await_ranks():
+        if not any(feed.await_ranks() for feed in self._feeds):
             self._wait()
         self.consistent = True
 

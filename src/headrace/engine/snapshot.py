@@ -112,8 +112,8 @@ def _same_sizes(saved: object, pipe: Pipe[Any]) -> None:
 def _counted_batches(nodes: list[Pipe[Any]], at: EpochPlace, head: Pipe[Any]) -> list[int | None]:
     """The size of each batch(), first ones first; None where another size may go on from this place."""
     in_head = {id(node) for node in head.nodes()}  # its outputs are counted, whatever they are made of
-    # Steps since ranks told each other where they stood, and outputs of ops in the consumer that are made again, are batches as all ops make them. So
-    # are those that ranks at different places take in turn.
+    # Steps since ranks told each other where they stood, and outputs of ops in the consumer that are recomputed, are
+    # batches as all ops make them.
     every = isinstance(at, JobPlace) or any(op.skip for op in at.ops)
     return [node.op.size if every or id(node) in in_head else None for node in nodes if isinstance(node.op, Batch)]
 

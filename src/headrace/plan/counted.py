@@ -157,15 +157,18 @@ class CountedSteps:
         *,
         gone: int = 0,
         own: bool = False,
+        whole: int = 1,
+        drops: bool = False,
         single: bool = False,
         first: int = MANY,
         lanes: int | None = None,
     ) -> None:
-        """`gone`: so many outputs more, in the order of positions, are delivered. `single`: outputs are delivered one by
-        one, so that those which not every rank can have are left out. `first`: at most so many positions of a rank are
-        asked for in the first round."""
+        """`gone`: so many outputs more, in the order of positions, are delivered. `whole`: batches are made of groups
+        of so many outputs, which are not cut; where it `drops`, the last one is left out if it is not full. `single`:
+        outputs are delivered one by one, so those that not every rank can have are left out. `first`: at most so many
+        positions of a rank are asked for in the first round."""
         self.length, self._size, self._ranks, self._rank = length, size, ranks, rank
-        self.single = single
+        self.single, self._whole, self._drops = single, whole, drops
         self._ends = "drop" if single else ends
         self._all_wanted = ends == "short"
         self.own = own
@@ -285,8 +288,9 @@ class CountedSteps:
         ended = [self.lanes[rank % len(self.lanes)].ended or rank in broken for rank in range(ranks)]
         # (One more than a batch, so that where a rank stands after it is known too.)
         steps = min((len(its) - (not end)) // size for its, end in zip(mine, ended, strict=True))
-        steps = max(0, min(steps, (len(owners) - ranks) // (size * ranks)) if not all(ended) else steps)
-        if steps and all(ended) and not broken and 0 < len(owners) - steps * size * ranks < ranks:
+        follow = ranks * self._whole
+        steps = max(0, min(steps, (len(owners) - follow) // (size * ranks)) if not all(ended) else steps)
+        if steps and all(ended) and not broken and 0 < len(owners) - steps * size * ranks < follow:
             steps -= 1
         for step in range(steps):
             stop = (step + 1) * size
@@ -326,28 +330,36 @@ class CountedSteps:
             return
         known = int(np.searchsorted(self._positions, frontier))
         if frontier < self.length:
-            self._deal(np.full((max(0, (known - ranks) // whole), ranks), size))
+            self._deal(np.full((max(0, (known - ranks * self._whole) // whole), ranks), size))
             return
         self._deal(np.full((max(0, known // whole - 1), ranks), size))
         self._deal_end()
 
     def _deal_end(self) -> None:
         """The last steps: all counts are known."""
-        left = len(self._positions)
-        if 0 < left < self._ranks and (self._ends == "short" or (self._all_wanted and not self._base)):
+        left, group = len(self._positions), self._whole
+        if self._drops:
+            left -= left % group
+        groups = -(-left // group)
+        if 0 < groups < self._ranks and (self._ends == "short" or (self._all_wanted and not self._base)):
             raise BadPipe(
-                f"{left} samples are left after the ops that decide how many there are, for {self._ranks} ranks, so that "
-                "not every rank can have one; use fewer ranks, or ends='pad', 'repeat' or 'drop'"
+                f"{left} samples are left after the ops that decide how many there are, for {self._ranks} ranks, so "
+                "that not every rank can have one; use fewer ranks, or ends='pad', 'repeat' or 'drop'"
             )
-        shares = [Share(left, self._size, self._ranks, rank, self._ends) for rank in range(self._ranks)]
+        size, ends = self._size // group, self._ends if group == 1 or self._ends == "drop" else "short"
+        shares = [Share(groups, size, self._ranks, rank, ends) for rank in range(self._ranks)]
         mine = shares[self._rank]
-        self.left_out = mine.left_out
+        self.left_out = mine.left_out * group
         last = self._at_output(left - 1) if self._ends == "pad" and left else None
         for step in range(mine.steps):
             blocks = [share.block(step) for share in shares]
             # (Ranks before this one have filled their batches with the first of what fills.)
             before = sum(block.filled for block in blocks[: self._rank])
-            self._deal(np.array([[len(block.real) for block in blocks]]), blocks[self._rank].filled, last, before)
+            sizes = [len(block.real) * group for block in blocks]
+            cut = next((rank for rank, block in enumerate(blocks) if block.real and block.stop == groups), None)
+            if cut is not None:
+                sizes[cut] -= groups * group - left  # (the last group)
+            self._deal(np.array([sizes]), blocks[self._rank].filled, last, before)
         self.over = True
 
     def _deal(

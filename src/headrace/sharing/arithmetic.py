@@ -206,8 +206,7 @@ def _how_far(at: EpochPlace | None) -> Json:
 
 def _is_counted(at: EpochPlace | None) -> bool:
     """Whether a place is one of ranks that count."""
-    place = at.place if isinstance(at, RunPlace) else None
-    return isinstance(place, Regrouped) and isinstance(place.source, Counted)
+    return isinstance(at, RunPlace) and at.place is not None and isinstance(chain(at.place)[0], Counted)
 
 
 ENDLESS = 1 << 40

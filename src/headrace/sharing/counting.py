@@ -1,11 +1,14 @@
 """Counting: which programs ranks share by counts, the feed of these, and places that were taken in another world."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any
 
 from headrace.engine.epoch import Start
 from headrace.engine.feeds.counted import Counted, Evaluated
+from headrace.engine.feeds.place import Place, chain
 from headrace.engine.feeds.positions import Position, check_inside
 from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import EpochPlace, RunPlace
@@ -21,15 +24,10 @@ FIRST = 8
 
 
 def countable(program: Program) -> bool:
-    """Whether each position has outputs of its own, which any rank could make: they are regrouped once at most."""
-    first, last = program.stages[0], program.last
-    return (
-        program.indexed
-        and len(program.stages) <= 2
-        and not program.tail
-        and first.balance is None
-        and (first is last or last.single or not last.nodes)
-    )
+    """Whether each position has outputs of its own, which any rank could make, and which are then only grouped."""
+    first, *later = program.stages
+    groups = all(stage.single and all(isinstance(node.op, Each) for node in stage.inner) for stage in later)
+    return program.indexed and not program.tail and first.balance is None and (groups or not program.last.ops)
 
 
 def by_position(program: Program, epoch: int) -> bool:
@@ -67,15 +65,17 @@ def evaluated(program: Program, world: World, ends: str, epoch: int, at: RunPlac
     check_inside(max((reach.position for reach in standing.reached if reach.ranks == 1), default=0), length)
     ranks, rank, last = world.share_ranks, world.share_rank, program.last
     lanes = ranks if tell is not None else 1
+    groups = [stage.group or 1 for stage in program.stages[1:]]
     own = not by_position(program, epoch)
     steps = CountedSteps(
-        length, last.group or 1, ranks, rank, program.ends(1, ends), standing, gone=passed, own=own,
+        length, prod(groups), ranks, rank, program.ends(last.number, ends), standing, gone=passed, own=own,
+        whole=prod(groups[:-1]), drops=any(stage.drop_last for stage in program.stages[1:-1]),
         single=last.group is None, first=(1 if program.block == 1 else FIRST) if own else MANY, lanes=lanes,
     )  # fmt: skip
     deciders = [node.op.describe() for node in deciding(program) if isinstance(node.op, Flat)]
     return Evaluated(
         steps, Lane(rank if lanes > 1 else 0, lanes, standing.reached, length), ranks, rank, tell, epoch,
-        program.block, batch, checks=program.block > 1, ops=" or ".join(deciders) or "what fails",
+        program.block, batch, checks=program.block > 1, ops=" or ".join(deciders) or "what fails", group=groups[0],
     )  # fmt: skip
 
 
@@ -96,47 +96,66 @@ def _standing(at: RunPlace | None) -> tuple[Standing, int]:
     """Where the job stands at a place, and how many outputs behind that are delivered too."""
     if at is None or at.place is None:
         return Standing(), 0
-    assert isinstance(at.place, Regrouped)
-    assert isinstance(at.place.source, Counted)
-    return Standing(at.place.source.reached, at.place.base, at.skipped), at.place.source.passed
+    first, groups, *_ = chain(at.place)
+    assert isinstance(first, Counted)
+    assert isinstance(groups, Regrouped)
+    return Standing(first.reached, groups.base, at.skipped), first.passed
 
 
 def counted_place(at: RunPlace, program: Program) -> RunPlace:
     """A place that was taken in any world, for ranks that count."""
-    place, passed, base = at.place, at.gone, 0
-    if isinstance(place, Regrouped):
-        passed, base, place = passed + place.offset, place.base + at.gone, place.source
-    if isinstance(place, Counted):
-        return replace(at, place=Regrouped(replace(place, passed=place.passed + passed), 0, base), gone=0)
-    if place is None:
-        return replace(at, place=Regrouped(Counted((), passed), 0, passed), gone=0)
-    if not isinstance(place, Position) or place.ranks > 1:
+    first, *later = (Position(),) if at.place is None else chain(at.place)
+    groups = [place for place in later if isinstance(place, Regrouped)]
+    if not isinstance(first, Position | Counted) or (isinstance(first, Position) and first.ranks > 1):
         return at  # (`fit` refuses it)
-    position, group = place.position, program.stages[0].group
-    if group is not None:
-        if position % group:
-            raise SnapshotRefused(
-                f"the snapshot stands at sample {position}, inside a batch of {group}: ops after batch() decide here how "
-                "many samples there are; continue with batches of the size that they had"
-            )
-        position //= group
-    if at.place is place:
-        base = position + passed
-    return replace(at, place=Regrouped(Counted((Reach(0, 1, position, 0),), passed), 0, base), gone=0)
+    passed = at.gone
+    for place, stage in reversed(list(zip(groups, program.stages[1:], strict=False))):
+        passed = passed * (stage.group or 1) + place.offset  # in outputs of the stage before
+    base = groups[0].base + passed - groups[0].offset if groups else passed
+    if isinstance(first, Counted):
+        here = replace(first, passed=first.passed + passed)
+    else:
+        number = _number(first.position, program)
+        here = Counted((Reach(0, 1, number, 0),) if number else (), passed)
+        base += 0 if groups else number
+    return replace(at, place=_grouped(here, 0, base, 0, groups[1:], program), gone=0)
+
+
+def _number(position: int, program: Program) -> int:
+    """The number of a position where the head is read in batches, if it is."""
+    group = program.stages[0].group
+    if group is not None and position % group:
+        raise SnapshotRefused(
+            f"the snapshot stands at sample {position}, inside a batch of {group}: ops after batch() decide here how "
+            "many samples there are; continue with batches of the size that they had"
+        )
+    return position // (group or 1)
+
+
+def _grouped(
+    first: Place, offset: int, base: int, number: int, later: Sequence[Regrouped], program: Program
+) -> Regrouped:
+    """The place of the last stage: `base` and `number` are those of the second stage, `later` has those after it."""
+    found = Regrouped(first, offset, base, number)
+    for stage in program.stages[2:]:
+        old = later[stage.number - 2] if stage.number - 2 < len(later) else None
+        found = Regrouped(found, 0, 0 if old is None else old.base, 0 if old is None else old.number)
+    return found
 
 
 def uncounted_place(at: RunPlace, program: Program) -> RunPlace | None:
     """A place that ranks have counted, for one process, if that can continue from it without counts."""
-    groups = at.place
-    assert isinstance(groups, Regrouped)
-    if not isinstance(groups.source, Counted):
-        return at
-    here, group = groups.source.at_one_position(), program.stages[0].group
+    assert at.place is not None
+    first, second, *later = chain(at.place)
+    assert isinstance(first, Counted)
+    assert isinstance(second, Regrouped)
+    here, group = first.at_one_position(), program.stages[0].group
     if here is None:
         return None
-    if len(program.stages) > 1:
-        number = groups.base // (program.last.group or 1)
-        return replace(at, place=Regrouped(Position(here.position), here.outputs, groups.base, number))
-    # (Where samples that fail are left out, ranks count samples also where one process counts batches.)
-    size = group if group is not None and not program.one_to_one else 1
-    return replace(at, place=Position(here.position * size), gone=here.outputs)
+    if len(program.stages) == 1:
+        # (Where samples that fail are left out, ranks count samples also where one process counts batches.)
+        size = group if group is not None and not program.one_to_one else 1
+        return replace(at, place=Position(here.position * size), gone=here.outputs)
+    number = second.base // (program.stages[1].group or 1)
+    groups = [place for place in later if isinstance(place, Regrouped)]
+    return replace(at, place=_grouped(Position(here.position), here.outputs, second.base, number, groups, program))

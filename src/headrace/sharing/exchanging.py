@@ -13,7 +13,7 @@ class ExchangingSharing(Sharing):
     _exchange: Exchange | None = None
 
     def first(self, number: int) -> int:
-        # Not by a broadcast: a rank that is still inside an epoch waits for a round, and would never join the broadcast.
+        # Not by a broadcast: a rank that is still inside an epoch waits for a round, and would never join that.
         self._connect()
         return number if self._exchange is None else self._exchange.broadcast(number)
 

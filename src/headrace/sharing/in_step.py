@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from headrace.engine.epoch import Epoch, Start
 from headrace.engine.places import EpochPlace, JobPlace, RunningEpoch, RunPlace, plain_epoch_place
 from headrace.engine.program import Program
-from headrace.errors import BadPipe, HeadraceError
+from headrace.errors import BadPipe, HeadraceError, warn_once
 from headrace.ranks.exchange import Round, Rounds
 from headrace.sharing.exchanging import ExchangingSharing
 
@@ -49,6 +49,11 @@ class InStepSharing(ExchangingSharing):
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         self._verify(epoch, at)
         if self._exchange is None and self.program.one_to_one and not isinstance(at, JobPlace):
+            warn_once(
+                "torch.distributed does not connect these ranks, so they cannot tell each other how many batches they "
+                "have: one on which a whole batch fails, or that gets a group less, makes fewer steps than others; "
+                "initialise torch.distributed before iterating"
+            )
             return super().begin(epoch, at)
         rounds = self._rounds(epoch)
         here, behind = at, 0
@@ -71,7 +76,8 @@ def _counting(program: Program) -> tuple[str, Callable[[Any], int] | None]:
     """The unit in which samples that a rank has left over are counted, and how many an output is (None: one)."""
     if program.tail or program.last.nodes:
         return ("samples" if program.last.group is None and not program.tail else "batches"), None
-    return "samples", len if program.last.group is not None else None
+    groups = sum(stage.group is not None for stage in program.stages)
+    return ("groups" if groups > 1 else "samples"), len if groups else None
 
 
 @dataclass(eq=False)
@@ -103,9 +109,16 @@ class EqualSteps(Iterator[Any]):
     """The samples of a run, as far as every rank can follow."""
 
     def __init__(
-        self, rounds: Rounds, share: int, at: EpochPlace | None, behind: int = 0, masks: bool = False, unit: str = "batches",
-        size: Callable[[Any], int] | None = None, handful: int = HANDFUL,
-    ) -> None:  # fmt: skip
+        self,
+        rounds: Rounds,
+        share: int,
+        at: EpochPlace | None,
+        behind: int = 0,
+        masks: bool = False,
+        unit: str = "batches",
+        size: Callable[[Any], int] | None = None,
+        handful: int = HANDFUL,
+    ) -> None:
         """`behind`: steps to make once more that were delivered before the snapshot was taken. `masks`: some batches
         may be filled up."""
         self._rounds, self._share, self._settled, self._behind = rounds, share, at, behind

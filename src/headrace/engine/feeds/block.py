@@ -85,6 +85,8 @@ class Entry:
     gone: int = 0
     """How many samples lie between the mark `before` and this entry."""
     error: BaseException | None = None
+    closes: bool = False
+    """The group of the next stage that it is in ends with it."""
 
 
 class AssembledReply:

@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Groups, Place, Setting
@@ -96,12 +96,14 @@ class Evaluated(Feed):
         batch: Callable[[int], tuple[int, int, tuple[int, ...]]] | None,
         checks: bool,
         ops: str,
+        group: int,
     ) -> None:
         """`lane`: the positions of this rank. `tell` begins a round; None: this process evaluates all positions, for
         every rank. `batch`: of a head in batches, where a position is one of them, the samples of that. `ops`: those
-        that decide how many outputs there are."""
+        that decide how many outputs there are. `group`: outputs in one ticket of the next stage, a step or a part of
+        one."""
         self.steps = steps
-        self.groups = CountedGroups(self)
+        self.groups = CountedGroups(self, group)
         self.made_twice = 0
         """Positions of other ranks that were made here once more."""
         self._lane, self._ranks, self._rank, self._tell = lane, ranks, rank, tell
@@ -382,11 +384,20 @@ class Evaluated(Feed):
         return Counted(mark.reached)
 
 
+class Inside(NamedTuple):
+    """A mark inside a step: so many groups of it are gone."""
+
+    before: Standing
+    groups: int
+
+
 class CountedGroups(Groups):
     """The batches of this rank, as all counts say."""
 
-    def __init__(self, source: Evaluated) -> None:
-        self._source = source
+    def __init__(self, source: Evaluated, size: int) -> None:
+        self._source, self._size = source, size
+        self._parts: deque[Ticket] = deque()
+        """What is left of a step that is handed out group by group."""
         self._filled: dict[int, int] = {}
         """By the number of a batch: how many of its samples only fill it."""
 
@@ -400,6 +411,8 @@ class CountedGroups(Groups):
     def next(self, owner: object) -> Ticket | None:
         source = self._source
         source.look()
+        if self._parts:
+            return self._parts.popleft()
         steps = source.steps
         if not steps.steps:
             if steps.over and not self.ended:
@@ -411,22 +424,51 @@ class CountedGroups(Groups):
         if refs is None:
             return None
         steps.steps.popleft()
-        ticket = Ticket(owner, 1, source.epoch, step.number, ([], 0, 1))
+        ticket = self._ticket(owner, step, refs) if len(step.positions) <= self._size else self._cut(owner, step)
+        source.drop(step.after)
+        source.look()
+        return ticket
+
+    def _ticket(self, owner: object, step: "Step", refs: list[tuple[Block, int, int]] | BaseException) -> Ticket:
+        ticket = Ticket(owner, 1, self._source.epoch, step.number, ([], 0, 1))
         ticket.before, ticket.after = step.before, step.after
         ticket.kept, ticket.skips = (step.before.skipped, step.after.skipped), step.after.skipped
         if isinstance(refs, BaseException):
             ticket.error = refs
-        else:
-            numbers = (*step.numbers, *range(step.after.base, step.after.base + step.filled))
-            ticket.payload = (refs, numbers, 0)
-            ticket.blocks = [block for block, *_ in refs]
-            for block in ticket.blocks:
-                block.hold()
-            if step.filled:
-                self._filled[step.number] = step.filled
-        source.drop(step.after)
-        source.look()
+            return ticket
+        numbers = (*step.numbers, *range(step.after.base, step.after.base + step.filled))
+        ticket.payload = (refs, numbers, 0)
+        ticket.blocks = [block for block, *_ in refs]
+        for block in ticket.blocks:
+            block.hold()
+        if step.filled:
+            self._filled[step.number] = step.filled
         return ticket
+
+    def _cut(self, owner: object, step: "Step") -> Ticket:
+        """The first group of a step; the others follow."""
+        many = len(step.positions)
+        starts = range(0, many, self._size)
+        for nth, start in enumerate(starts):
+            its = slice(start, start + self._size)
+            part = step._replace(
+                positions=step.positions[its], outputs=step.outputs[its], numbers=step.numbers[its],
+                number=step.number * len(starts) + nth,
+            )  # fmt: skip
+            refs = self._source.find(part)
+            assert isinstance(refs, list)
+            ticket = self._ticket(owner, part, refs)
+            if nth:
+                ticket.before = Inside(step.before, nth)
+            if start + self._size < many:
+                ticket.after = Inside(step.before, nth + 1)
+            self._parts.append(ticket)
+        return self._parts.popleft()
+
+    def entries(self, reply: Reply, block: Block) -> Iterator[Entry]:
+        for entry in super().entries(reply, block):
+            entry.closes = entry.stop == block.count and isinstance(entry.after, Standing)
+            yield entry
 
     def await_ranks(self) -> bool:
         return self._source.await_ranks()
@@ -439,6 +481,11 @@ class CountedGroups(Groups):
         return [i < len(numbers) - filled for i, number in enumerate(numbers) if number not in ticket.avoid]
 
     def at(self, mark: object) -> Place:
+        if isinstance(mark, Inside):
+            raise SnapshotRefused(
+                "after an error in a group that is grouped again, this rank stands inside a step of all ranks, which "
+                "no snapshot can say; take one before the error, or batch once"
+            )
         assert isinstance(mark, Standing)
         return Regrouped(self._source.at(mark), 0, mark.base)
 

@@ -170,9 +170,9 @@ class Place(PlainRecord, ABC):
 
 
 FORMER = (
-    "the snapshot is of headrace 0.2, on several ranks behind ops that decide how many samples there are: where such a "
-    "job stands is written in another way now, because its global steps were others; continue it with 0.2, or begin the "
-    "next epoch (set the snapshot's 'at' to None and add 1 to its 'epoch')"
+    "the snapshot is of headrace 0.2, on several ranks behind ops that decide how many samples there are: where such "
+    "a job stands is written in another way now, because its global steps were others; continue it with 0.2, or begin "
+    "the next epoch (set the snapshot's 'at' to None and add 1 to its 'epoch')"
 )
 KINDS: dict[str, type[Place]] = {}
 """Every kind of place that a snapshot can have, by its word."""

@@ -121,8 +121,12 @@ class Regroup(Groups):
         self._start: list[tuple[Block, int]] = []
         self._filled: dict[int, int] = {}
         """By the number of a group that is filled up: how many of its samples only fill it."""
+        self._turns = self._ranks > 1 and any(s.group is not None for s in setting.program.stages[stage + 1 :])
+        """These groups are grouped again: none is cut, and ranks take them in turn, some one more than others."""
         self._uneven = not setting.program.one_to_one
         """Some ranks may get one sample more than others: they vote on their steps in any case."""
+        self._closings: deque[int] = deque()
+        """The numbers of samples before which a group ends, full or not."""
         self._last_after: Any = at.source
         self._last_kept = 0
 
@@ -154,6 +158,8 @@ class Regroup(Groups):
         self._entries.append(entry)
         if entry.error is None:
             self._waiting += entry.stop - entry.first
+            if entry.closes:
+                self._closings.append(self._base + self._waiting)
             if len(self._start) < self._wanted:
                 self._keep(entry)
 
@@ -238,6 +244,10 @@ class Regroup(Groups):
     def _step(self) -> _Step | None:
         size, ranks, rank = self._size, self._ranks, self._rank
         ready = self._before_error() if self._failing else self._waiting
+        while self._closings and self._closings[0] <= self._base:
+            self._closings.popleft()
+        if self._closings and 0 < (left := self._closings[0] - self._base) <= min(size or 0, ready):
+            return _Step(0, left)
         if size is None and ranks == 1:
             front = self._entries[0]
             return None if front.error is not None else _Step(0, front.stop - front.first - self._offset)
@@ -246,7 +256,7 @@ class Regroup(Groups):
             if rounds > 0:
                 return _Step(rank, rounds, ranks, ranks - 1 - rank)
         elif self._failing or not self.closed:
-            held_back = 0 if self._failing or ranks == 1 else ranks
+            held_back = 0 if self._failing or ranks == 1 or self._turns else ranks
             if ready >= size * ranks + held_back:
                 return _Step(rank * size, size, 1, (ranks - 1 - rank) * size)
         if self._failing or not self.closed:
@@ -256,6 +266,8 @@ class Regroup(Groups):
                 return _Step(rank, 1, 1, ready - rank - 1)
             self._leave_out()
             return None
+        if self._turns:
+            return self._next_whole(size)
         share = Share(self._waiting, size, ranks, self._rank, self._ends)
         if not share.steps:
             self._leave_out()
@@ -270,6 +282,15 @@ class Regroup(Groups):
             begin = max(0, self._rank * size - self._waiting)
             fill = tuple(self._start[(begin + i) % len(self._start)] for i in range(block.filled))
         return _Step(block.start, block.stop - block.start, 1, share.delivered(1) - block.stop, fill)
+
+    def _next_whole(self, size: int) -> _Step | None:
+        """The next whole group of this rank, at the end; the last one of all need not be full."""
+        before = min(self._rank * size, self._waiting)
+        take = min(size, self._waiting - before)
+        if not take or (take < size and self._ends == "drop"):
+            self._leave_out()
+            return None
+        return _Step(before, take, 1, min(self._waiting, self._ranks * size) - before - take)
 
     def _keep(self, entry: Entry) -> None:
         """Hold samples of the start of the epoch, or of the place where it went on: they may fill the last group."""

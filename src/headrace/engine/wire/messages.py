@@ -194,7 +194,7 @@ class Reply:
 
 
 def numbered(base: int | tuple[int, ...], stride: int) -> Iterable[int]:
-    """The numbers of the samples that a ticket refers to: from `base` on, `stride` apart, or those that `base` lists."""
+    """The numbers of the samples that a ticket refers to: from `base` on, `stride` apart, or those listed there."""
     return base if isinstance(base, tuple) else count(base, stride)
 
 
