@@ -126,7 +126,7 @@ def drawn(chance: random.Random) -> Case:
             steps.append(lambda p, k=rare: p.filter(k))
             changes += 1
         elif op == "many":
-            many = Many(chance.choice([1, 2, 4, 20]))
+            many = Many(chance.choice([1, 2, 4, 20 if n < 50 else 3]))
             steps.append(lambda p, k=many: p.flatmap(k))
             changes, chooses = changes + 1, False
         elif op == "unbatch":
