@@ -393,14 +393,3 @@ def test_an_epoch_without_a_step_is_an_error_where_there_are_samples(monkeypatch
     assert filtered(lambda x: x > 100) == [[], [], []]
     with pytest.raises(BadPipe, match=r"none on rank 0, 2,"):
         filtered(lambda x: x % 3 == 1)
-
-
-def test_ranks_in_step_continue_with_batches_of_the_same_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pipe(size: int) -> Pipe[Any]:
-        return Pipe.of(stream(120)).sharding_filter().filter(lambda x: x % 3 > 0).batch(size)
-
-    begun = together(2, lambda world: part(pipe(4), world, None, 2), monkeypatch)
-    with pytest.raises(SnapshotRefused, match="counts batches of 4"):
-        together(2, lambda world: part(pipe(3), world, begun[0][1]), monkeypatch)
-    rest = together(2, lambda world: part(pipe(4), world, begun[0][1]), monkeypatch)
-    assert sorted(x for got, _ in (*begun, *rest) for batch in got for x in batch) == [x for x in range(120) if x % 3]
