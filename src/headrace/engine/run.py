@@ -199,7 +199,9 @@ class Run:
             if self._all_ended():
                 self.ended = self.consistent = True
                 return
-        if not any(feed.await_ranks() for feed in self._feeds):
+        # (Not while a batch is on its way that other ranks may have already: they wait for this rank's step then.)
+        later = any(self._pending[1:]) or self._expect[1:] != self._issued[1:]
+        if later or not any(feed.await_ranks() for feed in self._feeds):
             self._wait()
         self.consistent = True
 

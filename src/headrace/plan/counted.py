@@ -38,6 +38,8 @@ MANY = 512
 """The most counts of one rank in one round."""
 FAILED = -1
 """In place of a count: the position has failed."""
+STEPS = 4
+"""Ranks look about so many steps ahead."""
 LEAST = 64
 """Where batches are small, ranks look at least so many outputs ahead."""
 _ALL = 1 << 62
@@ -255,7 +257,7 @@ class CountedSteps:
             outputs.append(which)
         self._wanted = None
         self._first = MANY
-        self._target = min(2 * self._target, max(2 * self._size, LEAST) + 1)
+        self._target = min(2 * self._target, max(STEPS * self._size, LEAST) + 1)
         found = np.concatenate([self._positions, *positions])
         order = np.argsort(found, kind="stable")
         self._positions, self._outputs = found[order], np.concatenate([self._outputs, *outputs])[order]

@@ -75,7 +75,8 @@ def evaluated(program: Program, world: World, ends: str, epoch: int, at: RunPlac
     deciders = [node.op.describe() for node in deciding(program) if isinstance(node.op, Flat)]
     return Evaluated(
         steps, Lane(rank if lanes > 1 else 0, lanes, standing.reached, length), ranks, rank, tell, epoch,
-        program.block, batch, checks=program.block > 1, ops=" or ".join(deciders) or "what fails", group=groups[0],
+        program.block, batch, checks=program.block > 1, ops=" or ".join(deciders) or "what fails",
+        group=groups[0] if len(groups) > 1 else None,
     )  # fmt: skip
 
 

@@ -96,19 +96,20 @@ class Evaluated(Feed):
         batch: Callable[[int], tuple[int, int, tuple[int, ...]]] | None,
         checks: bool,
         ops: str,
-        group: int,
+        group: int | None,
     ) -> None:
         """`lane`: the positions of this rank. `tell` begins a round; None: this process evaluates all positions, for
         every rank. `batch`: of a head in batches, where a position is one of them, the samples of that. `ops`: those
-        that decide how many outputs there are. `group`: outputs in one ticket of the next stage, a step or a part of
-        one."""
+        that decide how many outputs there are. `group`: the outputs of a group, where a batch is made of groups."""
         self.steps = steps
-        self.groups = CountedGroups(self, group)
+        self.groups = CountedGroups(self, group or 1, cuts=group is not None)
         self.made_twice = 0
         """Positions of other ranks that were made here once more."""
         self._lane, self._ranks, self._rank, self._tell = lane, ranks, rank, tell
         self.epoch, self._block, self._batch = epoch, 1 if batch else block, batch
         self._ops = ops
+        self._trouble: Exception | None = None
+        """Why no more rounds can be made."""
         self._round: Answer | None = None
         """The round that is under way."""
         self._counts: deque[int] = deque()
@@ -241,6 +242,8 @@ class Evaluated(Feed):
         """Take the answer of the round that is under way, if it is there, and begin the next one when it can be."""
         if self._round is not None and self._round.answered:
             self._take_answer()
+        if self._trouble is not None:
+            return
         while self._round is None and not self.steps.over and len(self.steps.steps) <= LEAD:
             many = len(self._wanted())
             if len(self._counts) < many or self._checks is None or self._unchecked:
@@ -256,7 +259,11 @@ class Evaluated(Feed):
 
     def await_ranks(self) -> bool:
         """Wait for the answer of the round that is under way, if nothing can be handed out without it."""
-        if self._round is None or self.steps.steps:
+        if self.steps.steps:
+            return False
+        if self._trouble is not None:
+            raise self._trouble
+        if self._round is None:
             return False
         self._take_answer()
         self.look()
@@ -264,8 +271,14 @@ class Evaluated(Feed):
 
     def _take_answer(self) -> None:
         assert self._round is not None
-        told = self._round.wait()
-        self._round = None
+        try:
+            told = self._round.wait()
+            self._round = None
+            self._note(told)
+        except Exception as error:  # (it is raised when the steps that are granted are made)
+            self._round, self._trouble = None, error
+
+    def _note(self, told: Sequence[tuple[list[int], bytes]]) -> None:
         for rank, (_, text) in enumerate(told):
             if text:
                 self._texts[rank] = text.decode(errors="replace")
@@ -298,7 +311,7 @@ class Evaluated(Feed):
             theirs = rows[owner][len(wanted[owner]) - len(asked) : len(wanted[owner])]
             here = rows[rank][len(wanted[rank]) : len(wanted[rank]) + len(asked)]
             for position, one, other in zip(asked, theirs, here, strict=True):
-                if one != other:
+                if one != other and FAILED_HERE not in (one, other):  # (an error may be that of a moment)
                     raise self._differs(
                         position, f"{_outputs(one)} on rank {owner} and {_outputs(other)} on rank {rank}"
                     )
@@ -360,13 +373,20 @@ class Evaluated(Feed):
         for residue, ranks, position, _ in standing.reached:
             if ranks == self._ranks:
                 below[residue] = max(below[residue], position)
-        for position in [p for p in self._made if p < below[p % self._ranks]]:
-            block, *_ = self._made.pop(position)
-            self._asked.discard(position)
-            self._uses[block] -= 1
-            if not self._uses[block]:
-                del self._uses[block]
-                block.spend()
+        gone = [p for p in self._asked if p < below[p % self._ranks]]
+        self._asked.difference_update(gone)
+        for position in self._made:  # in order, but for those of other ranks
+            if position >= below[position % self._ranks] and position not in self._asked:
+                break
+            if position not in self._asked:
+                gone.append(position)
+        for position in dict.fromkeys(gone):
+            if (made := self._made.pop(position, None)) is None:
+                continue
+            self._uses[made[0]] -= 1
+            if not self._uses[made[0]]:
+                del self._uses[made[0]]
+                made[0].spend()
 
     def note_end(self) -> None:
         """Every step is handed out."""
@@ -394,8 +414,9 @@ class Inside(NamedTuple):
 class CountedGroups(Groups):
     """The batches of this rank, as all counts say."""
 
-    def __init__(self, source: Evaluated, size: int) -> None:
-        self._source, self._size = source, size
+    def __init__(self, source: Evaluated, size: int, cuts: bool) -> None:
+        """`cuts`: a step is made of groups of `size`, which are grouped again."""
+        self._source, self._size, self._cuts = source, size, cuts
         self._parts: deque[Ticket] = deque()
         """What is left of a step that is handed out group by group."""
         self._filled: dict[int, int] = {}
@@ -424,7 +445,7 @@ class CountedGroups(Groups):
         if refs is None:
             return None
         steps.steps.popleft()
-        ticket = self._ticket(owner, step, refs) if len(step.positions) <= self._size else self._cut(owner, step)
+        ticket = self._cut(owner, step) if self._cuts and not step.failed else self._ticket(owner, step, refs)
         source.drop(step.after)
         source.look()
         return ticket
