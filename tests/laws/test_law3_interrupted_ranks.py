@@ -61,7 +61,9 @@ def counted(name: str, monkeypatch: pytest.MonkeyPatch, state: str | None, momen
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(depth(90, 3000))
 @pytest.mark.parametrize("name", list(COUNTED))
-def test_a_rank_that_exchanges_counts_may_be_interrupted_at_any_moment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_exchanges_counts_may_be_interrupted_at_any_moment(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counter = Moment(float("inf"), Interrupt())
     whole = [got for got, _ in counted(name, monkeypatch, None, counter)]
     chance = random.Random(name)

@@ -174,7 +174,9 @@ def counted(made: Any, ranks: int, steps: int, state: str | None, workers: int) 
 
 @pytest.mark.timeout(depth(60, 6000))
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_rows_of_text_that_is_tokenized_on_the_way_come_once_in_equal_steps_before_and_after_any_stop(name: str) -> None:
+def test_rows_of_text_that_is_tokenized_on_the_way_come_once_in_equal_steps_before_and_after_any_stop(
+    name: str,
+) -> None:
     made = UNKNOWN[name]
     batches = [bare(batch) for batch in Loader(made(1), seed=SEED)]
     whole = [row for batch in batches for row in batch]

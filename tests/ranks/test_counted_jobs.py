@@ -1,4 +1,4 @@
-"""Jobs of real processes over gloo, behind a filter: global steps, values and loss do not depend on the number of ranks.
+"""Jobs of real processes over gloo, behind a filter: steps, values and loss do not depend on how many ranks there are.
 
 One process imports torch and forks the ranks of all jobs, each job with a group of its own: all ranks of the worlds of
 1, 2, 3 and 4 read the whole epoch, continue after random cuts of each other's, and train a small model on the way.
@@ -69,7 +69,8 @@ def told(name, rank):
 def job(ranks, port, body, *args, timeout=60):
     \"\"\"Runs it on so many ranks; their exit codes.\"\"\"
     def rank(number):
-        os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "RANK": str(number), "WORLD_SIZE": str(ranks)}
+        os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+        os.environ |= {"RANK": str(number), "WORLD_SIZE": str(ranks)}
         dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
         body(number, ranks, *args)
         dist.barrier()
@@ -147,10 +148,10 @@ for ranks in (1, 2, 3, 4):
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[int]]]:
     folder, chance = tmp_path_factory.mktemp("worlds"), random.Random(5)
     # Cut in one world after a step, continued in another for so many steps, with workers that are killed or without.
-    cuts = [
-        [chance.randint(1, 4), chance.randint(1, 51), chance.randint(1, 4), chance.choice([3, 6, 100]), chance.choice([0, 0, 2])]
-        for _ in range(CUTS)
-    ]  # fmt: skip
+    cuts = []
+    for _ in range(CUTS):
+        many, workers = chance.choice([3, 6, 100]), chance.choice([0, 0, 2])
+        cuts.append([chance.randint(1, 4), chance.randint(1, 51), chance.randint(1, 4), many, workers])
     run(folder, WORLDS, 8, cuts)
     return folder, cuts
 

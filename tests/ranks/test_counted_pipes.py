@@ -6,14 +6,11 @@ equal; the place is one for the whole job and continues anywhere; where ops choo
 
 import json
 import logging
-import os
 import random
 import re
-import signal
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -216,7 +213,14 @@ def attempt(seed: int) -> str:
             story += f"; {ranks} ranks x {size}, {steps} steps, {how['workers']} workers"
             left = sum(expected.values()) - sum(map(len, done))
 
-            def body(world: World, state: str | None = state, size: int = size, steps: int | None = steps) -> Any:
+            def body(
+                world: World,
+                state: str | None = state,
+                size: int = size,
+                steps: int | None = steps,
+                how: dict[str, Any] = how,
+                tell: bool = tell,
+            ) -> Any:
                 with Loader(case.pipe(size), seed=3, world=world, **how, **case.options) as loader:
                     if state is not None:
                         loader.load_state_dict(json.loads(state))
@@ -242,8 +246,8 @@ def attempt(seed: int) -> str:
                     error.add_note(f"attempt({seed}): {story}")
                     if case.counted and f"{left} samples are left" not in str(error):
                         raise
-                    assert case.batched or not case.counted or not done, story  # noqa: PT017
-                    assert not case.counted or 0 < left < ranks, story  # noqa: PT017
+                    assert case.batched or not case.counted or not done, story
+                    assert not case.counted or 0 < left < ranks, story
                     return story
                 except BaseException as error:
                     error.add_note(f"attempt({seed}): {story}")

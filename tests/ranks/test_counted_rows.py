@@ -1,6 +1,8 @@
-"""Documents packed without known lengths, and groups that are grouped again, on several ranks: nothing is lost or cut."""
+"""Documents packed without known lengths, and groups that are grouped again, on ranks: nothing is lost or cut."""
 
 import logging
+import os
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from headrace import Loader, Pipe, World
-from headrace.errors import BadPipe
+from headrace.errors import BadPipe, RanksDisagree
 from tests.depth import depth
 from tests.laws.pipes import Numbers, stream
 from tests.ranks.test_counted_pipes import Records
@@ -139,7 +141,7 @@ def test_groups_of_streams_are_neither_cut_nor_filled_and_what_makes_no_step_is_
     for n, inner, outer in ((20, 5, 2), (6400, 100, 8), (97, 1, 16), (301, 4, 3)):
         pipe = Pipe.of(stream(n))
         pipe = pipe.sharding_filter() if source == "divided stream" else pipe
-        pipe = pipe.filter(most) if source == "filtered stream" else pipe
+        pipe = pipe.filter(common) if source == "filtered stream" else pipe
         with Records() as records:
             try:
                 got = read(pipe.batch(inner, drop_last=True).batch(outer), ranks)
@@ -151,14 +153,14 @@ def test_groups_of_streams_are_neither_cut_nor_filled_and_what_makes_no_step_is_
         assert {len(group) for group in groups(got)} <= {inner}
         samples = Counter(flat(got))
         assert max(samples.values(), default=1) == 1
-        wanted = sum(1 for x in range(n) if source != "filtered stream" or most(x))
+        wanted = sum(1 for x in range(n) if source != "filtered stream" or common(x))
         told = [(int(n), unit) for n, unit in re.findall(r"(\d+) (\w+) (?:of this rank )?are left out", records.text)]
         most = sum(n * (inner * outer if unit == "batches" else inner) for n, unit in told)
         missing = wanted - sum(samples.values())
         assert 0 <= missing <= most + inner * ranks, (n, inner, outer, records.text)
 
 
-def most(x: int) -> bool:
+def common(x: int) -> bool:
     return x % 7 > 2
 
 
@@ -175,7 +177,7 @@ def test_the_examples_of_streams_that_lost_samples() -> None:
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_op_between_two_groupings_gets_whole_groups(ranks: int) -> None:
     """`batch(1).map(f).batch(16)` hands groups of 1 to f, on any number of ranks."""
-    for source in (Pipe.of(Numbers(200)), Pipe.of(stream(200)), Pipe.of(Numbers(200)).filter(most)):
+    for source in (Pipe.of(Numbers(200)), Pipe.of(stream(200)), Pipe.of(Numbers(200)).filter(common)):
         met: list[int] = []
 
         def f(group: list[int], met: list[int] = met) -> list[int]:
@@ -193,12 +195,10 @@ class OwnGenerator:
     """Draws from a generator that nobody has keyed."""
 
     def __init__(self, seed: int) -> None:
-        import random
-
-        self.random = random.Random(seed)
+        self._random = random.Random(seed)
 
     def __call__(self, x: int) -> bool:
-        return self.random.random() < 0.5
+        return self._random.random() < 0.5
 
 
 class Seen:
@@ -215,24 +215,19 @@ class Seen:
 
 
 def from_the_system(x: int) -> bool:
-    import os
-
     return os.urandom(1)[0] < 128
 
 
 @pytest.mark.parametrize("what", ["own generator", "seen", "system"])
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_filter_that_does_not_decide_by_the_sample_is_named_before_the_first_step(what: str, ranks: int) -> None:
-    steps = []
+    steps: list[int] = []
 
     def body(world: World) -> None:
         ops: dict[str, Any] = {"own generator": OwnGenerator(world.rank), "seen": Seen(), "system": from_the_system}
         pipe = Pipe.of(Numbers(2000)).filter(ops[what]).batch(8)
         with Loader(pipe, seed=5, world=world, workers=1, kind="thread") as loader:
-            for _ in loader:
-                steps.append(world.rank)
-
-    from headrace.errors import RanksDisagree
+            steps.extend(world.rank for _ in loader)
 
     with pytest.MonkeyPatch.context() as monkeypatch, pytest.raises(RanksDisagree, match=r"filter\(.* does not decide"):
         together(ranks, body, monkeypatch)
@@ -241,5 +236,5 @@ def test_a_filter_that_does_not_decide_by_the_sample_is_named_before_the_first_s
 
 def test_nothing_is_logged_where_nothing_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="headrace"):
-        read(Pipe.of(Numbers(201)).filter(most).batch(4), 3)
+        read(Pipe.of(Numbers(201)).filter(common).batch(4), 3)
     assert "left out" not in caplog.text

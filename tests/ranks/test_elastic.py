@@ -128,7 +128,9 @@ def test_a_filtered_pipe_delivers_every_sample_once_in_the_same_global_order(pha
             batches = [[place[tuple(sample)] for sample in batch] for batch in step]
             assert all(batch == sorted(batch) for batch in batches)
             # What comes at a step of all ranks is what one rank would deliver next.
-            assert sorted(i for batch in batches for i in batch) == list(range(delivered, delivered + sum(map(len, batches))))
+            assert sorted(i for batch in batches for i in batch) == list(
+                range(delivered, delivered + sum(map(len, batches)))
+            )
             delivered += sum(map(len, batches))
     assert delivered == len(whole)
     assert not [line for line in said if "left out" in line]

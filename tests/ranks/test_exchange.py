@@ -15,9 +15,7 @@ from tests.conftest import RunScript
 from tests.depth import depth
 from tests.ranks.together import Meeting, Seat
 
-BREAKS = st.lists(
-    st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=2), min_size=2, max_size=4
-)
+BREAKS = st.lists(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=2), min_size=2, max_size=4)
 ROUNDS = 5
 """Of a whole epoch."""
 
@@ -58,7 +56,9 @@ def expected(epoch: int, ranks: int) -> list[list[int]]:
 @given(st.integers(1, 4), st.data())
 def test_every_rank_is_told_the_numbers_and_texts_of_all(ranks: int, data: st.DataObject) -> None:
     numbers = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=ROOM)
-    text = st.one_of(st.binary(max_size=20), st.integers(0, 3 * 8 * WIDTH).map(lambda n: bytes(i % 251 for i in range(n))))
+    text = st.one_of(
+        st.binary(max_size=20), st.integers(0, 3 * 8 * WIDTH).map(lambda n: bytes(i % 251 for i in range(n)))
+    )
     given_ = [[(data.draw(numbers), data.draw(text)) for _ in range(ranks)] for _ in range(3)]
 
     def body(rank: int, exchange: Exchange) -> Any:

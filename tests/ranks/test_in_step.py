@@ -288,7 +288,13 @@ def most(x: int) -> bool:
 SHAPES: dict[str, Pipe[Any]] = {
     "stream": Pipe.of(stream(200)).sharding_filter().filter(odd).batch(2),
     "stream of single samples": Pipe.of(stream(60)).sharding_filter().filter(odd),
-    "grouped again": Pipe.of(Numbers(600)).shuffle().filter(odd).batch(2).filter(lambda b: b[0] % 3 > 0).unbatch().batch(3),
+    "grouped again": Pipe.of(Numbers(600))
+    .shuffle()
+    .filter(odd)
+    .batch(2)
+    .filter(lambda b: b[0] % 3 > 0)
+    .unbatch()
+    .batch(3),
     "in the consumer": Pipe.of(Numbers(120)).filter(most).sharding_filter().batch(2).enumerate(),
 }
 
@@ -307,7 +313,9 @@ def part(pipe: Pipe[Any], world: World, state: Any = None, steps: int | None = N
 
 
 @pytest.mark.parametrize("shape", list(SHAPES))
-def test_a_snapshot_after_any_step_continues_with_the_step_after_it(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_after_any_step_continues_with_the_step_after_it(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pipe, ranks = SHAPES[shape], 3
 
     def whole(world: World) -> Any:

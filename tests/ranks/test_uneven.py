@@ -1,4 +1,4 @@
-"""Ranks that tell each other how far they are: every sample comes once, or is counted in a warning, whatever ops decide how many each rank has."""
+"""Ranks that count: every sample comes once, or is counted in a warning, whatever ops decide how many there are."""
 
 import json
 import logging
@@ -135,7 +135,7 @@ def test_what_not_every_rank_can_have_is_counted_where_samples_are_regrouped_too
         assert {len(rank) for rank in got} == {-(-n // ranks) if shape == "batched twice" else n // ranks}
         counted = sum(int(count) for count in re.findall(r"(\d+) \w+ (?:of this rank )?are left out", records.text))
         assert counted == (0 if shape == "batched twice" else n % ranks)
-    with pytest.raises(BadPipe, match="no step of this epoch can be made|1 samples are left"):
+    with pytest.raises(BadPipe, match=r"no step of this epoch can be made|1 samples are left"):
         read(REGROUPED[shape](Pipe.of(Numbers(1))), ranks, monkeypatch)
 
 
