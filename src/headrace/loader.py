@@ -365,6 +365,7 @@ class Loader(Generic[T]):
             copies=sum(a.copies for a in arenas),
             retries=self._pool.replaced(),
             skips=len(meter.skips),
+            made_twice=self._sharing.made_twice(),
             reads=meter.reads,
             workers=policy.workers,
             prefetch=policy.prefetch,

@@ -53,7 +53,30 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
     if program.tail:
         lines.append("tail: must see the whole stream after work was divided")
         lines += _nodes(program.tail, "IN THE CONSUMER", None)
-    return "\n".join([*_in_columns(lines), *_advice(program)])
+    shared = _sharing(cut(pipe, seed, divided=True), ranks) if ranks > 1 and program.stages[0].feed != "listed" else []
+    return "\n".join([*_in_columns(lines), *shared, *_advice(program)])
+
+
+def _sharing(program: Program, ranks: int) -> list[str]:
+    """How so many ranks share an epoch, and what that costs."""
+    if program.steps_known:
+        return [f"ranks: the {ranks} ranks share by arithmetic, without a word to each other"]
+    if not program.countable:
+        lines = ["ranks: each delivers its own batches as long as all have one; what is more is counted in the log"]
+        chosen = [node.op.describe() for node in program.head.nodes() if isinstance(node.op, Flat)]
+        if chosen and not program.indexed:
+            lines.append(f"ranks: each of the {ranks} reads all of the stream, and runs {', '.join(chosen)} on it")
+        return lines
+    counts = f"ranks: the {ranks} ranks tell each other how many samples each position has"
+    if program.deals_by_position(0):
+        return [
+            f"{counts}, and deal them by position: a global step has the same samples on any number of ranks; a few "
+            "percent of the positions are made twice"
+        ]
+    return [
+        f"{counts}, and each delivers its own; what is left when one has no batch any more is dealt by position, and "
+        "made once more where it is needed"
+    ]
 
 
 def _nodes(nodes: Sequence[Pipe[Any]], place: str, cost: str | None) -> list[str]:

@@ -57,8 +57,8 @@ class Policy:
     prefetch: int = 2
     """Tickets that wait in a worker's own queue."""
     ordered: bool = True
-    """False: batches as they come. Single samples, streams in several stages, and ranks that share by arithmetic or
-    votes keep their order: otherwise no snapshot could say where they stand."""
+    """False: batches as they come. Single samples, streams in several stages, and ranks that share an epoch keep their
+    order: otherwise no snapshot could say where they stand."""
     timeout: float | None = None
     """Seconds to wait for the next batch before WorkerStuck is raised."""
     start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None

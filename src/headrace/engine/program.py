@@ -154,6 +154,19 @@ class Program:
         groups = sum(stage.group is not None for stage in self.stages)
         return self.one_to_one and not self.skips and (self.indexed or groups < 2)
 
+    @property
+    def countable(self) -> bool:
+        """Whether each position has outputs of its own, which any rank could make, and which are then only grouped."""
+        first, *later = self.stages
+        groups = all(stage.single and all(isinstance(node.op, Each) for node in stage.inner) for stage in later)
+        return self.indexed and not self.tail and first.balance is None and groups
+
+    def deals_by_position(self, epoch: int) -> bool:
+        """Whether ranks that count deal outputs by position: ops choose, and nobody reads much for one sample."""
+        ops = [node.op for node in self.stages[0].ops]
+        chooses = all(isinstance(op, Each) or (isinstance(op, Flat) and op.chooses) for op in ops)
+        return chooses and self.positions(epoch).parts is None
+
     def ends(self, stage: int, ends: str) -> str:
         """What becomes of the last groups of a stage, where the loader was given `ends=`.
 

@@ -26,6 +26,8 @@ class Stats:
     """Workers that ended and were replaced."""
     skips: int
     """Samples that failed and were left out."""
+    made_twice: int = 0
+    """Positions that this rank has made although another rank makes them too (behind ops that change counts)."""
     reads: Reads = field(default_factory=Reads)
     """What this rank has read of files for samples: bytes, opens, requests."""
     workers: int = 0
@@ -58,6 +60,7 @@ class Stats:
             (name, count(number))
             for name, number in (
                 ("batches copied out", self.copies),
+                ("positions made twice", self.made_twice),
                 ("workers replaced", self.retries),
                 ("samples skipped", self.skips),
             )

@@ -2,11 +2,10 @@
 
     Agreement.of(world)      None for a single rank, or where torch.distributed does not connect the ranks
     rows(numbers)            the numbers that every rank gives, by rank
-    texts(text)              the same for bytes of any length
     broadcast(number)        what rank 0 gives, of up to 64 bits
     same(facts)              an error that names the rank whose facts differ
 
-A rank that fails says so at the next vote, and the others raise instead of waiting for it.
+A rank that fails says so in its next round, and the others raise instead of waiting for it.
 """
 
 import hashlib
@@ -45,25 +44,12 @@ class Agreement:
     def rows(self, row: list[int]) -> list[list[int]]:
         """The numbers that every rank gives, by rank; all give equally many."""
         import torch
-
-        return [tensor.tolist() for tensor in self._gathered(torch.tensor(row, dtype=torch.int64))]
-
-    def texts(self, text: bytes) -> list[bytes]:
-        """The bytes that every rank gives, by rank."""
-        import torch
-
-        sizes = [row[0] for row in self.rows([len(text)])]
-        padded = torch.frombuffer(bytearray(text.ljust(max(*sizes, 1), b" ")), dtype=torch.uint8)
-        return [bytes(tensor.numpy())[:size] for tensor, size in zip(self._gathered(padded), sizes, strict=True)]
-
-    def _gathered(self, tensor: Any) -> list[Any]:
-        """The tensors of all ranks, by rank; all have the same form."""
-        import torch
         import torch.distributed as dist
 
-        everyone = [torch.zeros_like(tensor) for _ in range(self.ranks)]
-        dist.all_gather(everyone, tensor, group=self._group)
-        return everyone
+        mine = torch.tensor(row, dtype=torch.int64)
+        everyone = [torch.zeros_like(mine) for _ in range(self.ranks)]
+        dist.all_gather(everyone, mine, group=self._group)
+        return [tensor.tolist() for tensor in everyone]
 
     def broadcast(self, number: int) -> int:
         high, low = self.rows([*divmod(number, HALF)])[0]

@@ -25,7 +25,7 @@ from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT
 from headrace.sharing.arithmetic import Sharing
 from headrace.sharing.counted import CountedSharing
-from headrace.sharing.counting import countable, with_pass_through
+from headrace.sharing.counting import with_pass_through
 
 log = logging.getLogger("headrace")
 
@@ -54,7 +54,7 @@ def make(
         return DynamicSharing(program, pipe, world, ends, seconds)
     if world.share_ranks == 1 or program.steps_known:
         return Sharing(program, pipe, world, ends, seconds)
-    if countable(program):
+    if program.countable:
         return CountedSharing(with_pass_through(program), pipe, world, ends, seconds)
     from headrace.sharing.in_step import InStepSharing
 

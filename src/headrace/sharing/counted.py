@@ -32,7 +32,8 @@ class CountedSharing(ExchangingSharing):
 
         def feed(at: RunPlace | None) -> Evaluated:
             self._twice = self.made_twice()
-            self._feed = evaluated(self.program, self._world, self._ends, epoch, at, rounds.begin)
+            first = self._feed is None
+            self._feed = evaluated(self.program, self._world, self._ends, epoch, at, rounds.begin, checks=first)
             return self._feed
 
         return Start(at, feed)

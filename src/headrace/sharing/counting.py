@@ -14,33 +14,13 @@ from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import EpochPlace, RunPlace
 from headrace.engine.program import Program, Stage
 from headrace.errors import SnapshotRefused
-from headrace.op import Each, Flat
+from headrace.op import Flat
 from headrace.plan.reach import Reach, Standing
 from headrace.plan.share import Payload, Share
 from headrace.plan.world import World
 
 FIRST = 8
 """Positions of a rank in the first round of own outputs, where one may have many."""
-
-
-def countable(program: Program) -> bool:
-    """Whether each position has outputs of its own, which any rank could make, and which are then only grouped."""
-    first, *later = program.stages
-    groups = all(stage.single and all(isinstance(node.op, Each) for node in stage.inner) for stage in later)
-    return program.indexed and not program.tail and first.balance is None and (groups or not program.last.ops)
-
-
-def by_position(program: Program, epoch: int) -> bool:
-    """Whether outputs are dealt by position: ops choose, and nobody reads much for one sample."""
-    chooses = all(
-        isinstance(node.op, Each) or (isinstance(node.op, Flat) and node.op.chooses) for node in deciding(program)
-    )
-    return chooses and program.positions(epoch).parts is None
-
-
-def deciding(program: Program) -> list[Any]:
-    """The nodes that are run on one position."""
-    return list(program.stages[0].ops)
 
 
 def with_pass_through(program: Program) -> Program:
@@ -56,7 +36,9 @@ def alone(program: Program, world: World, ends: str, epoch: int, at: EpochPlace 
     return Start(at, lambda at: evaluated(program, world, ends, epoch, at, None))
 
 
-def evaluated(program: Program, world: World, ends: str, epoch: int, at: RunPlace | None, tell: Any) -> Evaluated:
+def evaluated(
+    program: Program, world: World, ends: str, epoch: int, at: RunPlace | None, tell: Any, checks: bool = False
+) -> Evaluated:
     """The feed of the first stage. `tell`: begins a round among the ranks; None: there are no others."""
     from headrace.plan.counted import MANY, CountedSteps, Lane  # (here: it needs numpy)
 
@@ -66,16 +48,16 @@ def evaluated(program: Program, world: World, ends: str, epoch: int, at: RunPlac
     ranks, rank, last = world.share_ranks, world.share_rank, program.last
     lanes = ranks if tell is not None else 1
     groups = [stage.group or 1 for stage in program.stages[1:]]
-    own = not by_position(program, epoch)
+    own = not program.deals_by_position(epoch)
     steps = CountedSteps(
         length, prod(groups), ranks, rank, program.ends(last.number, ends), standing, gone=passed, own=own,
         whole=prod(groups[:-1]), drops=any(stage.drop_last for stage in program.stages[1:-1]),
         single=last.group is None, first=(1 if program.block == 1 else FIRST) if own else MANY, lanes=lanes,
     )  # fmt: skip
-    deciders = [node.op.describe() for node in deciding(program) if isinstance(node.op, Flat)]
+    deciders = [node.op.describe() for node in program.stages[0].ops if isinstance(node.op, Flat)]
     return Evaluated(
         steps, Lane(rank if lanes > 1 else 0, lanes, standing.reached, length), ranks, rank, tell, epoch,
-        program.block, batch, checks=program.block > 1, ops=" or ".join(deciders) or "what fails",
+        program.block, batch, checks=checks and program.block > 1, ops=" or ".join(deciders) or "what fails",
         group=groups[0] if len(groups) > 1 else None,
     )  # fmt: skip
 

@@ -130,7 +130,7 @@ class DataLoader2(Generic[T]):
         number = loader.epoch if number is None else number
         if self._settings.agree is None:
             return number
-        # Ranks that vote on each step vote on this too: a rank that is still inside an epoch gets an error.
+        # Ranks that exchange counts settle this there too: a rank that is still inside an epoch gets an error.
         if isinstance(loader, Loader) and loader.world.ranks > 1:
             return loader.agree(number)
         return self._settings.agree(number)

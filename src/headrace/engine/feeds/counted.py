@@ -33,7 +33,7 @@ log = logging.getLogger("headrace")
 LEAD = 4
 """A round is begun when no more than so many steps are granted and not handed out."""
 CHECKED = 8
-"""So many positions of another rank are made before the first round, and their counts compared."""
+"""In the first round, so many positions of another rank, and of this one, are made once more, and counts compared."""
 LONGEST = 500
 """Characters of an error that are sent to the other ranks."""
 
@@ -156,7 +156,8 @@ class Evaluated(Feed):
         block = self._block
         if self._checks is None and not self.steps.over:
             self._choose_checks()
-        if self._again or self._to_check:
+        # (Checks come after this rank's own first positions: what remembers has something to remember by then.)
+        if self._again or (self._to_check and self._handed_out >= len(self._wanted())):
             kind, queue = ("again", self._again) if self._again else ("check", self._to_check)
             positions = [queue.popleft() for _ in range(min(block, len(queue)))]
             self.made_twice += len(positions)
@@ -180,17 +181,18 @@ class Evaluated(Feed):
         return self.steps.wanted()[0 if self._tell is None else self._rank]
 
     def _choose_checks(self) -> None:
-        """The last positions of the next rank in the first round: what remembers has remembered something by then."""
-        theirs = self.steps.wanted()[(self._rank + 1) % self._ranks][-CHECKED:].tolist()
-        self._checks, self._unchecked = {}, len(theirs)
-        self._to_check.extend(theirs)
+        """The last positions of the next rank, and of this one, in the first round."""
+        wanted = self.steps.wanted()
+        chosen = [p for rank in (self._rank + 1, self._rank) for p in wanted[rank % self._ranks][-CHECKED:].tolist()]
+        self._checks, self._unchecked = {}, len(chosen)
+        self._to_check.extend(chosen)
 
     # --- results ------------------------------------------------------------------------------------------------------
 
     def entries(self, reply: Reply, block: Block) -> Iterator[Entry]:
         """Take note of the outputs; those of a step are handed on by `groups`."""
         kind = self._kinds.pop(reply.ticket, "")
-        counts = self._codes(reply)
+        counts = self._codes(reply, kind == "check")
         at = 0
         for position, code in counts:
             many = 0 if code == FAILED_HERE else code & (1 << SKIPS) - 1
@@ -217,7 +219,7 @@ class Evaluated(Feed):
         self.look()
         return iter(())
 
-    def _codes(self, reply: Reply) -> list[tuple[int, int]]:
+    def _codes(self, reply: Reply, check: bool) -> list[tuple[int, int]]:
         """The positions of a ticket, and what is told of each: how many outputs it has, and how many were left out."""
         ticket = reply.ticket
         positions = ticket.payload[2] if self._batch is None else (ticket.number,)
@@ -227,10 +229,10 @@ class Evaluated(Feed):
             codes = [1] * len(positions) if self._batch is None else [reply.count or 0]
         faults = [error for *_, error in reply.faults]
         if faults and FAILED_HERE not in codes:  # the ticket has failed as a whole
-            codes = [FAILED_HERE] + [0] * (len(codes) - 1)
-            faults = faults[:1]
+            codes = [FAILED_HERE] + [FAILED_HERE if check else 0] * (len(codes) - 1)
         failed = [position for position, code in zip(positions, codes, strict=True) if code == FAILED_HERE]
-        self._errors.update(zip(failed, faults, strict=True))
+        if not check:
+            self._errors.update(zip(failed, faults, strict=False))
         for position, *_ in reply.skipped:
             index = positions.index(position) if self._batch is None else 0
             codes[index] += (1 << SKIPS) * (codes[index] != FAILED_HERE)
@@ -305,16 +307,18 @@ class Evaluated(Feed):
     def _compare(self, rows: list[list[int]]) -> None:
         """Raise, on all ranks, where two ranks have made different numbers of outputs of one position."""
         wanted = self.steps.wanted()
-        for rank in range(self._ranks):
-            owner = (rank + 1) % self._ranks
-            asked = wanted[owner][-CHECKED:].tolist()
-            theirs = rows[owner][len(wanted[owner]) - len(asked) : len(wanted[owner])]
-            here = rows[rank][len(wanted[rank]) : len(wanted[rank]) + len(asked)]
-            for position, one, other in zip(asked, theirs, here, strict=True):
-                if one != other and FAILED_HERE not in (one, other):  # (an error may be that of a moment)
-                    raise self._differs(
-                        position, f"{_outputs(one)} on rank {owner} and {_outputs(other)} on rank {rank}"
-                    )
+        for rank, row in enumerate(rows):
+            checked = row[len(wanted[rank]) :]
+            for owner in ((rank + 1) % self._ranks, rank):
+                asked = wanted[owner][-CHECKED:].tolist()
+                theirs = rows[owner][len(wanted[owner]) - len(asked) : len(wanted[owner])]
+                here, checked = checked[: len(asked)], checked[len(asked) :]
+                for position, one, other in zip(asked, theirs, here, strict=True):
+                    if one == other or FAILED_HERE in (one, other):  # (an error may be that of a moment)
+                        continue
+                    again = " when it is made once more" * (owner == rank)
+                    how = f"{_outputs(one)} on rank {owner} and {_outputs(other)} on rank {rank}{again}"
+                    raise self._differs(position, how)
 
     def _differs(self, position: int, how: str) -> RanksDisagree:
         return RanksDisagree(

@@ -57,7 +57,7 @@ class Position(Place):
             return balanced(setting, first.balance, indexed, self.position, drops=ends == "drop")
         parts = indexed.parts is not None
         if first.group is None:
-            # Where ops decide how many samples there are, ranks vote on their steps: no position need be left out.
+            # Where ops decide how many samples there are, ranks tell each other: no position need be left out.
             uneven = not program.one_to_one
             return Items(program.block, setting.world, setting.epoch, indexed.length, self.position, parts, uneven)
         return Batches(first, setting.world, ends, setting.epoch, indexed.length, self.position, parts)

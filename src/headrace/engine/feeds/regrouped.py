@@ -124,7 +124,7 @@ class Regroup(Groups):
         self._turns = self._ranks > 1 and any(s.group is not None for s in setting.program.stages[stage + 1 :])
         """These groups are grouped again: none is cut, and ranks take them in turn, some one more than others."""
         self._uneven = not setting.program.one_to_one
-        """Some ranks may get one sample more than others: they vote on their steps in any case."""
+        """Some ranks may get one sample more than others: they tell each other their steps in any case."""
         self._closings: deque[int] = deque()
         """The numbers of samples before which a group ends, full or not."""
         self._last_after: Any = at.source
