@@ -1,7 +1,8 @@
 """Law 3 after Ctrl-C on one rank of several: where it says that the job stands, all ranks can go on.
 
-Ranks that exchange counts are threads of this process, and only one of them is interrupted. Its snapshot stands after the last
-step that it received: what ranks have delivered up to that step, and what they deliver from there, is everything.
+Ranks that exchange counts are threads of this process, and only one of them is interrupted. Its snapshot stands after
+the last step that it received: what ranks have delivered up to that step, and what they deliver from there, is
+everything.
 """
 
 import json
