@@ -200,7 +200,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "... samples cannot be shared among ... ranks": lambda: read(Pipe.of([1]).batch(1), world=TWO),
     "IterableWrapper holds an iterator": used_up,
     "weighted() needs random access": lambda: list(STREAM.weighted([1.0] * 4)),
-    "the ops after the division decide": lambda: read(Pipe.of(range(9)).filter(bool).batch(2), world=TWO),
+    "ops after the division decide": lambda: read(Pipe.of(range(9)).filter(bool).batch(2), world=TWO),
     "collate() takes lists of samples": lambda: read(Pipe.of([1]).collate()),
     "these tables do not have the same columns": other_columns,
     "... cannot be sent to a worker process": lambda: read(Pipe.of(Locked()), workers=1),

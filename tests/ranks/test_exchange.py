@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import Closed, RanksDisagree, WorkerStuck
 from headrace.ranks import exchange as exchanges
-from headrace.ranks.exchange import ROOM, WIDTH, Exchange, Rounds, Rows
+from headrace.ranks.exchange import ROOM, WIDTH, EpochRounds, Exchange, Rows
 from tests.conftest import RunScript
 from tests.depth import depth
 from tests.ranks.together import Meeting, Seat
@@ -41,7 +41,7 @@ def ranks_do(ranks: int, body: Callable[[int, Exchange], Any]) -> list[Any]:
     return results
 
 
-def whole(rounds: Rounds, rank: int) -> list[list[int]]:
+def whole(rounds: EpochRounds, rank: int) -> list[list[int]]:
     """All rounds of an epoch: what each rank gave in each."""
     assert rounds.epoch is not None
     given = [rounds.begin([rounds.epoch, number, rank]).wait() for number in range(ROUNDS)]

@@ -66,6 +66,7 @@ class Run:
         self._any = AnyOrder(at, program.last.group or 0) if unordered else None
         self._groups = [feed for feed in self._feeds[1:] if isinstance(feed, Groups)]
         """For each stage but the last, the feed of the next stage, which takes its results."""
+        self._meeting = [feed for feed in self._feeds if feed.awaits_ranks]
         self._pending: list[Ticket | None] = [None] * len(program.stages)
         self._issued, self._expect = [0] * len(program.stages), [0] * len(program.stages)
         self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
@@ -201,7 +202,7 @@ class Run:
                 return
         # (Not while a batch is on its way that other ranks may have already: they wait for this rank's step then.)
         later = any(self._pending[1:]) or self._expect[1:] != self._issued[1:]
-        if later or not any(feed.await_ranks() for feed in self._feeds):
+        if later or not any(feed.await_ranks() for feed in self._meeting):
             self._wait()
         self.consistent = True
 

@@ -188,6 +188,8 @@ class CountedSteps:
         self._outputs: Ints = np.zeros(0, np.int64)
         self._failures: list[tuple[int, int]] = []
         """Position and rank."""
+        self._stop = length
+        """No place is beyond this position: it has failed, or the epoch ends there."""
         self._skips: list[tuple[int, int]] = []
         """Positions at which samples were left out, and how many."""
         self._skipped = at.skipped * ranks
@@ -326,7 +328,9 @@ class CountedSteps:
         whole = size * ranks
         if self._failures and (barrier := self._failures[0])[0] < frontier:
             known = int(np.searchsorted(self._positions, barrier[0]))
+            self._stop = barrier[0]
             self._deal(np.full((known // whole, ranks), size))
+            self._stop = self.length
             self._fail(barrier[1], barrier[0], self._positions < barrier[0])
             self._grant_by_position(frontier)
             return
@@ -386,9 +390,10 @@ class CountedSteps:
         self._drop(taken)
 
     def _at_output(self, index: int) -> tuple[int, int]:
-        """The position of an output that is known and not dealt, and which one of it that is; the end behind them."""
-        if index >= len(self._positions):
-            return self.length, 0
+        """The position of an output that is known and not dealt, and which one of it that is; where all stops after
+        the last."""
+        if index >= len(self._positions) or self._positions[index] > self._stop:
+            return self._stop, 0
         return int(self._positions[index]), int(self._outputs[index])
 
     def _standing(self, reached: tuple[Reach, ...]) -> Standing:

@@ -1,7 +1,7 @@
 """Exchange: numbers that the ranks of a loader tell each other while an epoch runs, in rounds.
 
-    Exchange.epoch(number) -> Rounds                   the rounds of one epoch
-    Rounds.begin(numbers, text) -> Round               returns at once
+    Exchange.epoch(number) -> EpochRounds                   the rounds of one epoch
+    EpochRounds.begin(numbers, text) -> Round               returns at once
     Round.wait() -> [Told(numbers, text), ...]         what every rank gave, by rank
     Exchange.broadcast(number) -> number               what rank 0 gives, before the next epoch begins
 
@@ -67,7 +67,7 @@ class Told(NamedTuple):
 class Round:
     """What this rank gives, and, once all ranks have come, what each of them gave."""
 
-    rounds: "Rounds"
+    rounds: "EpochRounds"
     row: list[int]
     text: bytes
     _timeout: float
@@ -100,7 +100,7 @@ class Round:
 
 
 @dataclass(slots=True, eq=False)
-class Rounds:
+class EpochRounds:
     """The rounds of one epoch."""
 
     _exchange: "Exchange"
@@ -127,7 +127,7 @@ class Exchange:
         self._timeout = timeout
         self._owner = os.getpid()
         self._serial = 0
-        self._next: Rounds | None = None
+        self._next: EpochRounds | None = None
         """The rounds of an epoch whose number is being settled."""
         self._begun: SimpleQueue[Round | None] = SimpleQueue()
         self._unanswered: deque[Round] = deque()
@@ -138,7 +138,7 @@ class Exchange:
         self._ident = 0
         self._closed = False
 
-    def epoch(self, number: int) -> Rounds:
+    def epoch(self, number: int) -> EpochRounds:
         """The rounds of an epoch that begins now."""
         rounds, self._next = self._upcoming(), None
         rounds.epoch = number
@@ -151,13 +151,13 @@ class Exchange:
         high, low = self._next.begin(divmod(number, HALF)).wait()[0].numbers[:2]
         return high * HALF + low
 
-    def _upcoming(self) -> Rounds:
+    def _upcoming(self) -> EpochRounds:
         if self._next is not None:
             return self._next
         self._serial += 1
-        return Rounds(self, self._serial)
+        return EpochRounds(self, self._serial)
 
-    def begin(self, rounds: Rounds, row: list[int], text: bytes) -> Round:
+    def begin(self, rounds: EpochRounds, row: list[int], text: bytes) -> Round:
         _check_owner(self._owner)
         if self._closed:
             raise _closed()

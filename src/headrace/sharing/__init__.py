@@ -24,8 +24,6 @@ from headrace.plan.share import EndPolicy
 from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT
 from headrace.sharing.arithmetic import Sharing
-from headrace.sharing.counted import CountedSharing
-from headrace.sharing.counting import with_pass_through
 
 log = logging.getLogger("headrace")
 
@@ -46,6 +44,8 @@ def make(
     if sharding not in ("static", "dynamic"):
         raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
     if sharding == "dynamic":
+        from headrace.sharing.counting import with_pass_through
+
         if not (program.stages[0].single or program.tail or not program.indexed):
             program = with_pass_through(program)
         _check_dynamic(program, policy, world, ends, timeout)
@@ -55,6 +55,9 @@ def make(
     if world.share_ranks == 1 or program.steps_known:
         return Sharing(program, pipe, world, ends, seconds)
     if program.countable:
+        from headrace.sharing.counted import CountedSharing
+        from headrace.sharing.counting import with_pass_through
+
         return CountedSharing(with_pass_through(program), pipe, world, ends, seconds)
     from headrace.sharing.in_step import InStepSharing
 

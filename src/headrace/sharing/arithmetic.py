@@ -23,7 +23,6 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
-from headrace.sharing import counting
 from headrace.sharing.worlds import in_world
 
 log = logging.getLogger("headrace")
@@ -61,6 +60,8 @@ class Sharing:
                 "turn: what is left cannot be shared by arithmetic; finish the epoch there, or use ordered=True"
             )
         if _is_counted(at):
+            from headrace.sharing import counting
+
             plain = counting.uncounted_place(at, self.program)
             if plain is None and self._world.share_ranks == 1:
                 self.program = counting.with_pass_through(self.program)
@@ -96,7 +97,11 @@ class Sharing:
                 "this epoch was resumed where ranks had come to different places: its batches cannot be traced from "
                 "there; ask for those of an epoch that began at its start"
             )
-        return counting.alone(self.program, self._world, self._ends, epoch, at) if _is_counted(at) else Start(at)
+        if not _is_counted(at):
+            return Start(at)
+        from headrace.sharing.counting import alone
+
+        return alone(self.program, self._world, self._ends, epoch, at)
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""

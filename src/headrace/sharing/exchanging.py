@@ -2,7 +2,7 @@
 
 from headrace.errors import BadPipe
 from headrace.ranks.agree import group_timeout
-from headrace.ranks.exchange import Exchange, Rounds
+from headrace.ranks.exchange import EpochRounds, Exchange
 from headrace.sharing.arithmetic import Sharing
 
 
@@ -22,7 +22,7 @@ class ExchangingSharing(Sharing):
         if self._agreement is not None and self._exchange is None:
             self._exchange = Exchange(self._agreement, group_timeout(self._timeout))
 
-    def _rounds(self, epoch: int) -> Rounds:
+    def _rounds(self, epoch: int) -> EpochRounds:
         """The rounds of an epoch that begins now."""
         if self._exchange is None:
             raise BadPipe(

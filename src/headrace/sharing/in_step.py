@@ -28,7 +28,7 @@ from headrace.engine.epoch import Epoch, Start
 from headrace.engine.places import EpochPlace, JobPlace, RunningEpoch, RunPlace, plain_epoch_place
 from headrace.engine.program import Program
 from headrace.errors import BadPipe, HeadraceError, warn_once
-from headrace.ranks.exchange import Round, Rounds
+from headrace.ranks.exchange import EpochRounds, Round
 from headrace.sharing.exchanging import ExchangingSharing
 
 log = logging.getLogger("headrace")
@@ -110,7 +110,7 @@ class EqualSteps(Iterator[Any]):
 
     def __init__(
         self,
-        rounds: Rounds,
+        rounds: EpochRounds,
         share: int,
         at: EpochPlace | None,
         behind: int = 0,
@@ -169,7 +169,7 @@ class EqualSteps(Iterator[Any]):
             self._behind = behind - 1
 
     def leave(self) -> None:
-        """The epoch was left. Rounds that are under way come to their end by themselves."""
+        """The epoch was left. EpochRounds that are under way come to their end by themselves."""
         self._over = True
         self._error = None  # its traceback knows this object
 

@@ -1,7 +1,7 @@
 """Counted: positions that ranks evaluate in turn, and the batches that follow from how many outputs each has.
 
-    Evaluated     stage 0: the positions of this rank, and those of other ranks whose outputs this one delivers
-    CountedGroups stage 1: the outputs of each step, as `plan.counted` deals them
+    Evaluated        stage 0: the positions of this rank, and those of other ranks whose outputs this one delivers
+    counted_groups   stage 1: the outputs of each step, as `plan.counted` deals them
 
     own positions ──> counts ──round──> counts of all ranks ──> steps ──> a batch of this rank
           └─────────────────────────── outputs ─────────────────────────────────┤
@@ -16,11 +16,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from headrace.engine.feeds.block import Block, Entry
-from headrace.engine.feeds.place import Feed, Groups, Place, Setting
-from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.feeds.counted_groups import CountedGroups
+from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.wire.messages import FAILED_HERE, Reply, Ticket
 from headrace.errors import RanksDisagree, SnapshotRefused
 from headrace.plan.reach import SKIPS, Reach, Standing
@@ -102,7 +102,7 @@ class Evaluated(Feed):
         every rank. `batch`: of a head in batches, where a position is one of them, the samples of that. `ops`: those
         that decide how many outputs there are. `group`: the outputs of a group, where a batch is made of groups."""
         self.steps = steps
-        self.groups = CountedGroups(self, group or 1, cuts=group is not None)
+        self.groups = CountedGroups(self, group)
         self.made_twice = 0
         """Positions of other ranks that were made here once more."""
         self._lane, self._ranks, self._rank, self._tell = lane, ranks, rank, tell
@@ -260,7 +260,7 @@ class Evaluated(Feed):
             self._round = self._tell([*numbers, *self._checks.values()], text.encode())
 
     def await_ranks(self) -> bool:
-        """Wait for the answer of the round that is under way, if nothing can be handed out without it."""
+        """Wait for the answer of the round that is under way, if nothing can be handed out without it; else False."""
         if self.steps.steps:
             return False
         if self._trouble is not None:
@@ -406,113 +406,6 @@ class Evaluated(Feed):
     def at(self, mark: object) -> Place:
         assert isinstance(mark, Standing)
         return Counted(mark.reached)
-
-
-class Inside(NamedTuple):
-    """A mark inside a step: so many groups of it are gone."""
-
-    before: Standing
-    groups: int
-
-
-class CountedGroups(Groups):
-    """The batches of this rank, as all counts say."""
-
-    def __init__(self, source: Evaluated, size: int, cuts: bool) -> None:
-        """`cuts`: a step is made of groups of `size`, which are grouped again."""
-        self._source, self._size, self._cuts = source, size, cuts
-        self._parts: deque[Ticket] = deque()
-        """What is left of a step that is handed out group by group."""
-        self._filled: dict[int, int] = {}
-        """By the number of a batch: how many of its samples only fill it."""
-
-    @property
-    def backlog(self) -> int:
-        return 0  # how far positions are evaluated ahead follows from the rounds
-
-    def push(self, entry: Entry) -> None:
-        raise AssertionError("outputs are taken where they are counted")
-
-    def next(self, owner: object) -> Ticket | None:
-        source = self._source
-        source.look()
-        if self._parts:
-            return self._parts.popleft()
-        steps = source.steps
-        if not steps.steps:
-            if steps.over and not self.ended:
-                self.ended = True
-                source.note_end()
-            return None
-        step = steps.steps[0]
-        refs = source.error_of(step) if step.failed else source.find(step)
-        if refs is None:
-            return None
-        steps.steps.popleft()
-        ticket = self._cut(owner, step) if self._cuts and not step.failed else self._ticket(owner, step, refs)
-        source.drop(step.after)
-        source.look()
-        return ticket
-
-    def _ticket(self, owner: object, step: "Step", refs: list[tuple[Block, int, int]] | BaseException) -> Ticket:
-        ticket = Ticket(owner, 1, self._source.epoch, step.number, ([], 0, 1))
-        ticket.before, ticket.after = step.before, step.after
-        ticket.kept, ticket.skips = (step.before.skipped, step.after.skipped), step.after.skipped
-        if isinstance(refs, BaseException):
-            ticket.error = refs
-            return ticket
-        numbers = (*step.numbers, *range(step.after.base, step.after.base + step.filled))
-        ticket.payload = (refs, numbers, 0)
-        ticket.blocks = [block for block, *_ in refs]
-        for block in ticket.blocks:
-            block.hold()
-        if step.filled:
-            self._filled[step.number] = step.filled
-        return ticket
-
-    def _cut(self, owner: object, step: "Step") -> Ticket:
-        """The first group of a step; the others follow."""
-        many = len(step.positions)
-        starts = range(0, many, self._size)
-        for nth, start in enumerate(starts):
-            its = slice(start, start + self._size)
-            part = step._replace(
-                positions=step.positions[its], outputs=step.outputs[its], numbers=step.numbers[its],
-                number=step.number * len(starts) + nth,
-            )  # fmt: skip
-            refs = self._source.find(part)
-            assert isinstance(refs, list)
-            ticket = self._ticket(owner, part, refs)
-            if nth:
-                ticket.before = Inside(step.before, nth)
-            if start + self._size < many:
-                ticket.after = Inside(step.before, nth + 1)
-            self._parts.append(ticket)
-        return self._parts.popleft()
-
-    def entries(self, reply: Reply, block: Block) -> Iterator[Entry]:
-        for entry in super().entries(reply, block):
-            entry.closes = entry.stop == block.count and isinstance(entry.after, Standing)
-            yield entry
-
-    def await_ranks(self) -> bool:
-        return self._source.await_ranks()
-
-    def mask(self, ticket: Ticket) -> list[bool] | None:
-        filled = self._filled.get(ticket.number)
-        if not filled:
-            return None
-        numbers = ticket.payload[1]
-        return [i < len(numbers) - filled for i, number in enumerate(numbers) if number not in ticket.avoid]
-
-    def at(self, mark: object) -> Place:
-        if isinstance(mark, Inside):
-            raise SnapshotRefused(
-                "after an error in a group that is grouped again, this rank stands inside a step of all ranks, which "
-                "no snapshot can say; take one before the error, or batch once"
-            )
-        assert isinstance(mark, Standing)
-        return Regrouped(self._source.at(mark), 0, mark.base)
 
 
 def _outputs(code: int) -> str:

@@ -48,6 +48,8 @@ class Feed(ABC):
     """There will be no more tickets."""
     groups: Groups | None = None
     """Who groups its samples, where these are not grouped in the order in which they come."""
+    awaits_ranks = False
+    """Its tickets may depend on what other ranks have to say."""
     streamed = False
     """Its replies are blocks of streams, which `entries` puts in order; else each reply is delivered as it is."""
 
@@ -90,7 +92,7 @@ class Feed(ABC):
 
     def await_ranks(self) -> bool:
         """Wait for what other ranks have to say, if the next ticket needs that; False: it does not."""
-        return False
+        raise NotImplementedError
 
     def blocks(self) -> list[Block]:
         """The blocks that it holds with samples that were not handed on. Called when the run is abandoned."""
