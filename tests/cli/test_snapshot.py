@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headrace.engine.feeds.elastic import InTurns
-from headrace.plan.turns import Remaining
 
 from headrace.cli import main
 from headrace.cli.snapshot import place
 from headrace.cli.subject import find
+from headrace.engine.feeds.counted import Counted
 from headrace.engine.feeds.counter import Finished
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
-from headrace.engine.places import RunPlace, VotedPlace, plain_epoch_place
+from headrace.engine.places import JobPlace, RunPlace, plain_epoch_place
+from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
+from headrace.plan.reach import Reach
 from headrace.plan.world import World
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten
@@ -55,7 +56,7 @@ def test_with_the_pipe_ops_get_names_and_the_snapshot_is_checked(
     assert json.loads(capsys.readouterr().out)["refused"].startswith("this snapshot is of another pipe: op 1")
 
 
-def test_snapshots_of_a_counter_and_of_ranks_that_took_samples_in_turn_fit_their_pipe(
+def test_snapshots_of_a_counter_and_of_ranks_that_counted_fit_their_pipe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "shared.py"
@@ -73,11 +74,11 @@ def test_snapshots_of_a_counter_and_of_ranks_that_took_samples_in_turn_fit_their
             assert len([x for _, x in zip(range(3), loader, strict=False)]) == 3
             return loader.state_dict()
 
-    in_turn = tmp_path / "turns.json"
-    in_turn.write_text(json.dumps(together(2, three_steps, monkeypatch)[0]))
+    by_counts = tmp_path / "counts.json"
+    by_counts.write_text(json.dumps(together(2, three_steps, monkeypatch)[0]))
     dynamic = save(tmp_path / "dynamic.json", counted, 2)
     counted.close()
-    for path, name in ((in_turn, "pipe"), (dynamic, "counted")):
+    for path, name in ((by_counts, "pipe"), (dynamic, "counted")):
         assert main(["snapshot", "show", str(path), "--pipe", f"{file}:{name}"]) == 0, capsys.readouterr().out
 
 
@@ -173,10 +174,56 @@ def test_a_state_of_a_dataloader2_is_shown_as_that_of_the_loader_inside(
 def test_the_places_of_several_ranks_have_words() -> None:
     finished = Finished(((0, 64), (128, 160)), ((((160, 192),), 3),))
     assert place(plain_epoch_place(RunPlace(finished))) == "96 samples of blocks that are finished, 1 blocks begun"
-    turns = InTurns(Remaining(40), 8, ((3, 0), (2, 0)))
-    assert place(plain_epoch_place(RunPlace(Regrouped(turns, 0, 32, 8)))) == (
-        "group 8 (sample 32), read from positions taken in turn from 40: 3, 2 blocks of 8 by 2 ranks"
+    counted = Counted((Reach(0, 1, 40, 0),))
+    assert place(plain_epoch_place(RunPlace(Regrouped(counted, 0, 32, 8)))) == (
+        "group 8 (sample 32), read from position 40"
     )
-    assert place(VotedPlace(4, (RunPlace(Position(8)), RunPlace(Position(16)))).plain()) == (
-        "4 steps after a vote of 2 ranks, which stood at: sample 8; sample 16"
+    own = Counted((Reach(0, 2, 40, 3), Reach(1, 2, 61, 0)))
+    assert place(plain_epoch_place(RunPlace(Regrouped(own, 0, 32, 8)))) == (
+        "group 8 (sample 32), read from position 40, and what 2 ranks have delivered above it"
     )
+    assert place(JobPlace(4, (RunPlace(Position(8)), RunPlace(Position(16)))).plain()) == (
+        "4 steps after 2 ranks stood at: sample 8; sample 16"
+    )
+
+
+TURNS = """
+{"version": 2, "pipe": ["c3aa51bf", "651c75a2", "400ff465"], "seed": 3, "epoch": 0, "at": {"kind": "run",
+"place": {"kind": "regrouped", "source": {"kind": "turns", "rest": {"start": 0, "levels": [], "atoms": []}, "block": 2,
+"progress": [[5, 0], [4, 1]]}, "offset": 0, "base": 6, "number": 3, "ranks": 1}, "gone": 0, "skipped": 0, "turn": 0,
+"ops": []}, "ops": ["of(range(0, 60))", "filter(keep)", "batch(2)"]}
+"""
+VOTED = """
+{"version": 2, "pipe": ["17344a95", "8726fced", "72ad0df5", "6714cbc1"], "seed": 3, "epoch": 0, "at": {"kind": "voted",
+"steps": 3, "ranks": [{"kind": "run", "place": null, "gone": 0, "skipped": 0, "turn": 0, "ops": []}, {"kind": "run",
+"place": null, "gone": 0, "skipped": 0, "turn": 0, "ops": []}]}, "ops": ["of(stream)", "sharding_filter()",
+"filter(keep)", "batch(2)"], "batches": [2]}
+"""
+
+
+def keep(x: int) -> bool:
+    return x % 3 > 0
+
+
+def stream() -> Any:
+    return iter(range(60))
+
+
+@pytest.mark.parametrize("kind", ["turns", "voted"])
+def test_snapshots_of_several_ranks_of_the_version_before_are_refused_with_the_reason(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = json.loads(TURNS if kind == "turns" else VOTED)
+    pipe = Pipe.of(range(60)) if kind == "turns" else Pipe.of(stream).sharding_filter()
+    for ranks in (1, 2):
+        with Loader(pipe.filter(keep).batch(2), seed=3, world=World(rank=0, ranks=ranks)) as loader:
+            fingerprints = loader.state_dict()["pipe"]  # (these name the module of a function)
+            with pytest.raises(SnapshotRefused, match=r"of headrace 0\.2, on several ranks .* begin the next epoch"):
+                loader.load_state_dict({**state, "pipe": fingerprints})
+            # As the message says:
+            loader.load_state_dict({**state, "pipe": fingerprints, "at": None, "epoch": 1})
+            assert loader.epoch == 1
+    file = tmp_path / "state.json"
+    file.write_text(json.dumps(state))
+    assert main(["snapshot", "show", str(file)]) == 0
+    assert "a place that this version cannot read" in capsys.readouterr().out

@@ -1,7 +1,8 @@
 """Law 3 after Ctrl-C on one rank of several: where it says that the job stands, all ranks can go on.
 
-Ranks that vote are threads of this process, and only one of them is interrupted. Its snapshot stands after the last
-step that it received: what ranks have delivered up to that step, and what they deliver from there, is everything.
+Ranks that exchange counts are threads of this process, and only one of them is interrupted. Its snapshot stands after
+the last step that it received: what ranks have delivered up to that step, and what they deliver from there, is
+everything.
 """
 
 import json
@@ -24,21 +25,21 @@ def third(x: int) -> bool:
     return x % 3 == 1
 
 
-VOTED: dict[str, Pipe[Any]] = {
+COUNTED: dict[str, Pipe[Any]] = {
     "filtered": Pipe.of(Numbers(70)).shuffle().filter(odd).map(keyed).batch(2),
     "flattened samples": Pipe.of(Numbers(50)).flatmap(some).map(keyed),
-    "dealt anew": Pipe.of(Numbers(64)).filter(lambda x: x % 2 == 0 or x > 50).batch(2),
+    "dealt among ranks": Pipe.of(Numbers(64)).filter(lambda x: x % 2 == 0 or x > 50).batch(2),
     "filtered stream": Pipe.of(stream(60)).filter(third).batch(2),
     "ops in the consumer": Pipe.of(Numbers(60)).filter(third).sharding_filter().batch(2).enumerate(),
 }
 
 
-def voted(name: str, monkeypatch: pytest.MonkeyPatch, state: str | None, moment: Moment | None) -> list[Any]:
+def counted(name: str, monkeypatch: pytest.MonkeyPatch, state: str | None, moment: Moment | None) -> list[Any]:
     """What each rank delivers, and where rank 0 stands in the end. Others end when it does."""
 
     def rank(world: World) -> tuple[list[str], str]:
         got: list[str] = []
-        loader: Loader[Any] = Loader(VOTED[name], seed=3, world=world)
+        loader: Loader[Any] = Loader(COUNTED[name], seed=3, world=world)
         try:
             if state is not None:
                 loader.load_state_dict(json.loads(state))
@@ -57,23 +58,25 @@ def voted(name: str, monkeypatch: pytest.MonkeyPatch, state: str | None, moment:
     return together(RANKS, rank, monkeypatch)
 
 
-# (An interrupt inside Thread.start() makes CPython itself report a thread that nobody has listed; votes begin again.)
+# (An interrupt inside Thread.start() makes CPython itself report a thread that nobody has listed; rounds begin again.)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(depth(90, 3000))
-@pytest.mark.parametrize("name", list(VOTED))
-def test_a_rank_that_votes_may_be_interrupted_at_any_moment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", list(COUNTED))
+def test_a_rank_that_exchanges_counts_may_be_interrupted_at_any_moment(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counter = Moment(float("inf"), Interrupt())
-    whole = [got for got, _ in voted(name, monkeypatch, None, counter)]
+    whole = [got for got, _ in counted(name, monkeypatch, None, counter)]
     chance = random.Random(name)
     for _ in range(depth(4, 120)):
         error = chance.choice([KeyboardInterrupt(), Interrupt()])
         moment = Moment(chance.randrange(counter.seen), error)
-        (mine, state), (others, _) = voted(name, monkeypatch, None, moment)
+        (mine, state), (others, _) = counted(name, monkeypatch, None, moment)
         assert others[: len(mine)] == whole[1][: len(mine)]
         if json.loads(state)["epoch"] == 1:
             assert mine == whole[0]
             continue
-        rest = [got for got, _ in voted(name, monkeypatch, state, None)]
+        rest = [got for got, _ in counted(name, monkeypatch, state, None)]
         assert [mine + rest[0], others[: len(mine)] + rest[1]] == whole, (len(mine), moment.seen)
 
 

@@ -8,8 +8,8 @@ Then a snapshot, and on in another world: what was delivered and the rest are ev
     stuck           a worker hangs, once
     full disk       autosave cannot write
 
-Ranks are loaders of this process, which make as many steps as the one that made the fewest. Pipes whose ranks vote
-stand in one world here: `test_law3_interrupted_ranks` has the others.
+Ranks are loaders of this process, which make as many steps as the one that made the fewest. Pipes whose ranks
+exchange counts stand in one world here: `test_law3_interrupted_ranks` has the others.
 """
 
 import errno

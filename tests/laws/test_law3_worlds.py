@@ -114,17 +114,30 @@ def sometimes(x: int) -> int:
     return x
 
 
-def test_single_samples_of_which_some_were_left_out_are_refused_in_another_world() -> None:
-    """Which samples the others have left out of their blocks is not known: rather an error than a guess."""
+def test_single_samples_of_which_some_were_left_out_continue_in_another_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks tell each other which positions have a sample, so what is left is known to all of them."""
     pipe = Pipe.of(Numbers(N)).map(sometimes)
-    with Loader(pipe, seed=3, on_error="skip") as loader:
-        samples = iter(loader)
-        for _ in range(9):
-            next(samples)
-        state = loader.state_dict()
-    other = Loader(pipe, seed=3, on_error="skip", world=World(rank=0, ranks=2))
-    with other, pytest.raises(SnapshotRefused, match="left out"):
-        other.load_state_dict(state)
+    good = [x for x in range(N) if x % 10 != 7]
+    for steps in (1, 7, 8, 9, 70):
+        with Loader(pipe, seed=3, on_error="skip") as loader:
+            samples = iter(loader)
+            first = [next(samples) for _ in range(steps)]
+            state = json.dumps(loader.state_dict())
+        for ranks in (2, 3):
+
+            def rest(world: World, state: str = state) -> tuple[list[int], str]:
+                with Loader(pipe, seed=3, on_error="skip", world=world, workers=1, kind="thread") as loader:
+                    loader.load_state_dict(json.loads(state))
+                    samples = iter(loader)
+                    return [next(samples) for _ in range(5)], json.dumps(loader.state_dict())
+
+            then = together(ranks, rest, monkeypatch)
+            # (Each rank has made one of the next ones, not always in the order of ranks.)
+            made = [x for step in zip(*(got for got, _ in then), strict=True) for x in sorted(step)]
+            assert first + made == good[: steps + 5 * ranks]
+            with Loader(pipe, seed=3, on_error="skip") as loader:
+                loader.load_state_dict(json.loads(then[0][1]))
+                assert list(loader) == good[steps + 5 * ranks :]
 
 
 WHOLE_BATCHES: dict[str, Any] = {
@@ -159,7 +172,7 @@ def test_the_size_of_batches_at_the_end_may_change_where_others_are_counted() ->
     assert flat([*got, *second]) == flat(list(range(N)))
 
 
-def test_ranks_that_have_voted_go_on_with_batches_of_the_same_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_in_step_continue_with_batches_of_the_same_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def pipe(size: int) -> Pipe[Any]:
         return Pipe.of(stream(N)).sharding_filter().filter(lambda x: x % 3 > 0).batch(size)
 

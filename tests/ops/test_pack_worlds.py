@@ -1,16 +1,15 @@
 """The law of the text path: stopped at any step, gone on with other workers and ranks, the same tokens come.
 
-Ranks are simulated in this process, over workers that answer in any order; every token is another one, so rows cannot
-be mistaken for each other. The sequence is that of the windows, and of the rows in each: one rank alone delivers it.
+Ranks are simulated in this process; every token is another one, so rows cannot be mistaken for each other. The sequence
+is that of the windows, and of the rows in each: one rank alone delivers it.
 
     lengths known       stored, or measured once behind the filter and the tokenizer: the steps of all ranks, one after
                         the other, are the sequence, before and after any stop, in any world: row s x R + r is the same
                         whatever R is
-    tokenized on the    how many rows a window has is known only to whoever makes it. Ranks take windows in turn, and
-    way, filtered       each delivers its windows in the order of the sequence. With as many ranks as before, each
-                        rank's own sequence is that of a run without a stop; with other ranks what is left is dealt
-                        anew, windows that were begun among it: every row comes exactly once, in another order. Steps
-                        that do not depend on ranks would take every window on every rank, or rows that travel
+    tokenized on the    how many rows a window has is known only to whoever makes it. Ranks take windows in turn and
+    way, filtered       tell each other how many rows these have; each delivers its own rows in the order of the
+                        sequence, and when one has run out, what is left is dealt among all. Every row comes exactly
+                        once, in equal steps, before and after any stop, in any world
 """
 
 import json
@@ -21,19 +20,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from headrace.sharing.round_robin import RoundRobin
 
 from headrace import Loader, Pipe, World, measure
 from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, cut
 from headrace.engine.run import Run
-from headrace.engine.snapshot import snapshot
 from headrace.observe.meter import Meter
-from headrace.sharing.arithmetic import FEW, with_pass_through
-from headrace.sharing.worlds import in_turns, in_world
+from headrace.sharing.worlds import in_world
 from tests.depth import depth
 from tests.engine.scripted import Script, ScriptedWorkers
+from tests.ranks.together import together
 
 SEED = 3
 
@@ -111,28 +108,16 @@ def bare(sample: Any) -> list[bytes]:
 
 
 class Rank:
-    """One rank of a job, from a place of the whole job. All ranks have the same program."""
+    """One rank of a job that shares by arithmetic, over workers that answer in any order, from a place of the whole
+    job. All ranks have the same program."""
 
-    def __init__(
-        self, program: Program, length: int, at: RunPlace | None, rank: int, ranks: int, chance: random.Random
-    ) -> None:
+    def __init__(self, program: Program, at: RunPlace | None, rank: int, ranks: int, chance: random.Random) -> None:
         world = World(rank=rank, ranks=ranks)
-        self.known = program.steps_known
-        self.at = at
-        if self.known:
-            self.at = None if at is None else in_world(at, program, world)
-        else:
-            self.at = in_turns(at, program, world, length)
-        self.dealing = None if self.known else self._dealing(program, length)
         workers = ScriptedWorkers(Script(chance.randrange(2**32), chance.randint(1, 6), chance.randint(1, 4)))
         workers.open(program)
         policy = Policy.of({"workers": chance.randint(1, 3), "kind": "thread"})
-        here = None if self.at is None else self.at.fit(program)
+        here = None if at is None else in_world(at, program, world).fit(program)
         self.run = Run(program, policy, workers, 0, world, Meter(), ends="short", at=here)
-
-    def _dealing(self, program: Program, length: int) -> RoundRobin:
-        assert self.at is not None
-        return RoundRobin.of(self.at, length, program.last.group or 0, drops=False)
 
 
 def read(samples: Iterator[Any], most: int) -> list[list[bytes]]:
@@ -157,52 +142,69 @@ class Part(NamedTuple):
 
 
 def part_of(made: Any, ranks: int, steps: int, place: str | None, chance: random.Random) -> Part:
-    """So many steps of all ranks."""
+    """So many steps of all ranks that share by arithmetic."""
     at = None if place is None else RunPlace.read(json.loads(place))
-    pipe = made(ranks)
-    program = cut(pipe, SEED, divided=ranks > 1)
-    if not program.steps_known:
-        program = with_pass_through(program, FEW)
-    indexed = program.head.indexed(SEED, 0)
-    assert indexed is not None
-    everyone = [Rank(program, indexed.length, at, rank, ranks, chance) for rank in range(ranks)]
+    program = cut(made(ranks), SEED, divided=ranks > 1)
+    assert program.steps_known
+    everyone = [Rank(program, at, rank, ranks, chance) for rank in range(ranks)]
     delivered = [read(one.run, steps) for one in everyone]
     if min(map(len, delivered)) < steps:
         return Part(delivered, None)
-    if everyone[0].known:
-        places = {json.dumps(plain_epoch_place(one.run.place())) for one in everyone}
-        assert len(places) == 1
-        return Part(delivered, places.pop())
-    dealing = everyone[0].dealing
-    assert dealing is not None
-    joint = dealing.place([dealing.progress_of(one.run.place()) for one in everyone], steps, 0)
-    state = snapshot(pipe, SEED, 0, joint, program.head)
-    assert len(json.dumps(state)) <= 1024 + 40 * len(SOURCES)
-    return Part(delivered, json.dumps(plain_epoch_place(joint)))
+    places = {json.dumps(plain_epoch_place(one.run.place())) for one in everyone}
+    assert len(places) == 1
+    return Part(delivered, places.pop())
+
+
+def counted(made: Any, ranks: int, steps: int, state: str | None, workers: int) -> Part:
+    """So many steps of all ranks that count."""
+
+    def body(world: World) -> tuple[list[list[bytes]], str]:
+        with Loader(made(ranks), seed=SEED, world=world, workers=workers, kind="thread") as loader:
+            if state is not None:
+                loader.load_state_dict(json.loads(state))
+            return read(iter(loader), steps), json.dumps(loader.state_dict())
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        got = together(ranks, body, monkeypatch) if ranks > 1 else [body(World())]
+    assert len({state for _, state in got}) == 1, "one place for the whole job"
+    text = got[0][1]
+    assert len(text) <= 1024 + 200 * ranks
+    return Part([mine for mine, _ in got], None if json.loads(text)["epoch"] else text)
 
 
 @pytest.mark.timeout(depth(60, 6000))
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_rows_of_text_that_is_tokenized_on_the_way_keep_their_sequence_or_come_once_on_other_ranks(name: str) -> None:
+def test_rows_of_text_that_is_tokenized_on_the_way_come_once_in_equal_steps_before_and_after_any_stop(
+    name: str,
+) -> None:
     made = UNKNOWN[name]
-    whole = part_of(made, 1, 10**6, None, random.Random(0)).steps
-    assert whole == [row for batch in Loader(made(1), seed=SEED) for row in bare(batch)]
+    batches = [bare(batch) for batch in Loader(made(1), seed=SEED)]
+    whole = [row for batch in batches for row in batch]
     number = {row: i for i, row in enumerate(whole)}
     assert len(number) == len(whole)
-    without_stop = {ranks: part_of(made, ranks, 10**6, None, random.Random(1)) for ranks in range(1, 5)}
-    for case in range(depth(10, 1700)):
+    for case in range(depth(8, 600)):
         chance = random.Random(case)
         ranks, others, steps = chance.randint(1, 4), chance.randint(1, 4), chance.randint(1, 8)
         said = f"case {case}: {ranks} ranks, {steps} steps, then {others}"
-        first = part_of(made, ranks, steps, None, chance)
-        rest = Part([[]] * others, None) if first.place is None else part_of(made, others, 10**6, first.place, chance)
-        for rank in range(ranks):
-            mine = [number[row] for row in first.rows(rank)]
-            assert mine == sorted(mine), said
-        assert sorted(number[row] for row in first.steps + rest.steps) == list(range(len(whole))), said
-        if ranks == others:
+        first = counted(made, ranks, steps, None, chance.randint(1, 3))
+        rest = Part([[]] * others, None)
+        if first.place is not None:
+            rest = counted(made, others, 10**6, first.place, chance.randint(1, 3))
+        for part in (first, rest):
+            assert len({len(mine) for mine in part.by_rank}) == 1, said
+            for mine in part.by_rank:
+                assert all(batch and batch == sorted(batch, key=number.__getitem__) for batch in mine), said
+        if first.place is not None:  # a rank's own windows, in order
             for rank in range(ranks):
-                assert first.rows(rank) + rest.rows(rank) == without_stop[ranks].rows(rank), said
+                mine = [number[row] for row in first.rows(rank)]
+                assert mine == sorted(mine), said
+        found = sorted(number[row] for row in first.steps + rest.steps)
+        if name == "bucket":  # a bucket is one output: the last step has one for every rank, or they are left out
+            assert len(set(found)) == len(found), said
+            given = sum(len(mine) for part in (first, rest) for mine in part.by_rank)
+            assert len(batches) - given < (ranks if first.place is None else others), said
+        else:
+            assert found == list(range(len(whole))), said
 
 
 @pytest.mark.timeout(depth(60, 3000))

@@ -1,6 +1,6 @@
 """A rank killed by SIGKILL under `headrace run --max-restarts 3`: the job goes on from its last checkpoint, exactly.
 
-Two pipes are read side by side, one by arithmetic and one by votes. Each has a checkpoint, saved and loaded by the
+Two pipes are read side by side, one by arithmetic and one by counts. Each has a checkpoint, saved and loaded by the
 lines of docs/ranks.md. Steps after it are done again; what counts of an attempt is what it delivered up to the
 checkpoint that the next one loads.
 """
@@ -91,8 +91,8 @@ def attempts(folder: Path, name: str) -> list[list[tuple[int, list[list[int]]]]]
 pytestmark = pytest.mark.timeout(200)
 
 
-@pytest.mark.parametrize(("name", "left_out"), [("indexed", 0), ("filtered", 4 * 2 * 4)])
-def test_what_was_delivered_before_the_checkpoint_and_after_it_is_exact(job: Any, name: str, left_out: int) -> None:
+@pytest.mark.parametrize("name", ["indexed", "filtered"])
+def test_what_was_delivered_before_the_checkpoint_and_after_it_is_exact(job: Any, name: str) -> None:
     folder, _ = job
     counted: Counter[int] = Counter()
     tries = attempts(folder, name)
@@ -104,8 +104,7 @@ def test_what_was_delivered_before_the_checkpoint_and_after_it_is_exact(job: Any
             counted.update(x for batch in kept for x in batch)
     expected = set(range(211)) if name == "indexed" else {x for x in range(411) if x % 5 > 1}
     assert max(counted.values()) == 1
-    assert set(counted) <= expected
-    assert len(expected) - len(counted) <= left_out, "ranks behind a filter stop together"
+    assert set(counted) == expected
 
 
 def test_steps_after_the_checkpoint_are_done_again_with_the_same_batches(job: Any) -> None:

@@ -86,7 +86,7 @@ def bad(row):
 rs = SequentialReadingService(DistributedReadingService(policy="short"), MultiProcessingReadingService(2))
 datapipe = the_rows(["train1", "train2"])
 if FILTERED:
-    datapipe = datapipe.filter(lambda row: row[0] % 5 > 0)  # nobody knows how many are left: ranks vote
+    datapipe = datapipe.filter(lambda row: row[0] % 5 > 0)  # nobody knows how many are left
 dl = DataLoader2(datapipe.map(bad).batch(8), reading_service=rs)
 for d in dl:
     dist.barrier()  # as a training step would

@@ -1,4 +1,4 @@
-"""Votes of real processes over gloo: a slow rank, one that raises, breaks in mid-epoch, snapshots at every step.
+"""Rounds of real processes over gloo: a slow rank, one that raises, breaks in mid-epoch, snapshots at every step.
 
 Each job is one interpreter that imports torch once and forks its ranks.
 """
@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headrace.sharing.voting import HANDFUL
 
 from tests import warm
 from tests.conftest import RunScript
 from tests.depth import depth
 
-pytest.importorskip("torch", reason="ranks that vote need torch.distributed")
+pytest.importorskip("torch", reason="ranks that exchange counts need torch.distributed")
 pytestmark = pytest.mark.timeout(120)
+MOST = 6001 * 3 // 5 // 12
+"""Fewer steps than `LONG` has on 3 ranks."""
 
 RANKS = """
 import datetime, json, multiprocessing, os, signal, sys, threading, time
 import torch.distributed as dist
 from headrace import Loader, Pipe, World
 from headrace.errors import RanksDisagree, WorkerStuck
-from headrace.ranks import vote
+from headrace.ranks import exchange
 
 class Numbers:
     def __init__(self, n): self.n = n
@@ -35,9 +36,10 @@ SHAPES = {
     "indexed": Pipe.of(Numbers(401)).shuffle().filter(most).batch(4),
     "streamed": Pipe.of(lambda: iter(range(401))).sharding_filter().filter(most).batch(4),
 }
+LONG = Pipe.of(Numbers(6001)).shuffle().filter(most).batch(4)  # more than ranks look ahead
 
 def threads():
-    return len(vote.VOTING)
+    return len(exchange.EXCHANGING)
 
 def rank(number, ranks):
     # A file needs no port that somebody else might take first.
@@ -115,7 +117,7 @@ def body(world):
 
 
 @pytest.mark.parametrize("ranks", depth([3], [2, 3]))
-def test_a_rank_that_raises_in_mid_handful_raises_everywhere_after_the_same_step(job: Any, ranks: int) -> None:
+def test_a_rank_that_raises_in_mid_epoch_raises_everywhere_after_the_same_step(job: Any, ranks: int) -> None:
     got = job(
         ranks,
         """
@@ -128,13 +130,14 @@ def body(world):
                     raise KeyError("mine")
                 return i
         steps, raised = 0, ""
-        with Loader(Pipe.of(Bad(400)).filter(lambda x: True).batch(4), seed=3, world=world) as loader:
+        pipe = Pipe.of(Bad(800)).filter(lambda x: True).batch(4)
+        with Loader(pipe, seed=3, world=world) as loader:
             try:
                 for batch in loader:
                     steps += 1
             except Exception as error:
                 raised = f"{type(error).__name__}: {error}"
-            # The same job goes on: no vote was lost, none is left over.
+            # The same job continues: no round was lost, none is left over.
             out.append([good, steps, raised, threads()])
     return out
 """,
@@ -179,7 +182,7 @@ def body(world):
     for rank in got:
         for name in ("indexed", "streamed"):
             alone = rank["got"][f"{name} alone"]
-            assert len(alone) > 2 * HANDFUL
+            assert len(alone) > 8 + 9
             for apart in (0, 1, 9):
                 assert rank["got"][f"{name} {apart}"] == alone
         assert rank["threads"] == 0
@@ -189,7 +192,7 @@ def body(world):
 
 
 @pytest.mark.parametrize("ranks", depth([3], [2, 3]))
-def test_snapshots_at_every_step_go_on_in_the_same_job(job: Any, ranks: int) -> None:
+def test_snapshots_at_every_step_continue_in_the_same_job(job: Any, ranks: int) -> None:
     got = job(
         ranks,
         f"""
@@ -226,7 +229,7 @@ def test_a_rank_that_closes_in_mid_epoch_is_an_error_for_the_others_at_once(job:
         3,
         """
 def body(world):
-    loader = Loader(SHAPES["indexed"], seed=3, world=world)
+    loader = Loader(LONG, seed=3, world=world)
     steps, raised = 0, ""
     try:
         for batch in loader:
@@ -241,7 +244,7 @@ def body(world):
     )
     assert got[1] == [2, "", 0]
     for steps, raised, threads in (got[0], got[2]):
-        assert steps in (HANDFUL, 2 * HANDFUL)
+        assert 2 <= steps < MOST
         assert raised.startswith("RuntimeError: another rank has left the job, or closed its loader")
         assert threads == 0
 
@@ -251,7 +254,7 @@ def test_a_rank_that_leaves_and_stays_is_an_error_after_the_time_out_of_fullsync
         2,
         """
 def body(world):
-    loader = Loader(SHAPES["indexed"].fullsync(timeout=2), seed=3, world=world)
+    loader = Loader(LONG.fullsync(timeout=2), seed=3, world=world)
     batches, steps, raised = iter(loader), 0, ""
     try:
         for batch in batches:
@@ -268,8 +271,8 @@ def body(world):
     )
     assert got[1] == [2, "", 0]
     steps, raised, threads = got[0]
-    assert steps in (HANDFUL, 2 * HANDFUL)
-    assert raised.startswith("WorkerStuck: after 2 s another rank has not come to the vote")
+    assert 2 <= steps < MOST
+    assert raised.startswith("WorkerStuck: after 2 s another rank has not said how far it is")
     assert threads == 0
 
 
@@ -281,7 +284,7 @@ END = False
 TIMEOUT = datetime.timedelta(seconds=3)
 
 def body(world):
-    loader = Loader(SHAPES["indexed"], seed=3, world=world)
+    loader = Loader(LONG, seed=3, world=world)
     batches, steps, raised = iter(loader), 0, ""
     pids = [None, None]
     dist.all_gather_object(pids, os.getpid())
@@ -300,8 +303,8 @@ def body(world):
 """,
     )
     steps, raised = got[0]
-    assert steps in (HANDFUL, 2 * HANDFUL)
-    assert raised.startswith("WorkerStuck: after 3 s another rank has not come to the vote")
+    assert 2 <= steps < MOST
+    assert raised.startswith("WorkerStuck: after 3 s another rank has not said how far it is")
 
 
 def test_a_rank_that_begins_the_next_epoch_of_a_dataloader2_early_tells_the_others(job: Any) -> None:
@@ -311,7 +314,7 @@ def test_a_rank_that_begins_the_next_epoch_of_a_dataloader2_early_tells_the_othe
 from headrace import DataLoader2, DistributedReadingService, IterableWrapper
 
 def body(world):
-    pipe = IterableWrapper(range(401)).shuffle().sharding_filter().filter(most).batch(4)
+    pipe = IterableWrapper(range(6001)).shuffle().sharding_filter().filter(most).batch(4)
     dl = DataLoader2(pipe, reading_service=DistributedReadingService())
     steps, told = 0, ""
     try:
@@ -328,7 +331,7 @@ def body(world):
     )
     (steps, told, rest), (early, nothing, others) = got
     assert (early, nothing) == (2, "")
-    assert steps in (HANDFUL, 2 * HANDFUL)
+    assert 2 <= steps < MOST
     assert "rank 1 has left epoch" in told
     assert "and begun the next epoch" in told
     assert len(rest) == len(others) > 20
@@ -337,8 +340,8 @@ def body(world):
 
 
 @pytest.mark.parametrize("ranks", depth([3], [2, 3]))
-def test_programs_end_with_votes_under_way(job: Any, ranks: int) -> None:
-    # Nothing is closed; ranks end after different steps, one of them while its loop runs.
+def test_programs_end_with_rounds_under_way(job: Any, ranks: int) -> None:
+    # Nothing is closed. Ranks end after the same step, some earlier than others.
     got = job(
         ranks,
         """
@@ -348,13 +351,15 @@ def body(world):
     global loader, batches
     loader = Loader(SHAPES["indexed"], seed=3, world=world)
     batches = iter(loader)
-    return [next(batches) for _ in range(1 + 3 * (world.rank == 0))]
+    got = [next(batches) for _ in range(2)]
+    threading.Event().wait(0.3 * (world.rank == 0))
+    return got
 """,
     )
-    assert [len(rank) for rank in got] == [4, *([1] * (ranks - 1))]
+    assert [len(rank) for rank in got] == [2] * ranks
 
 
-def test_an_interpreter_ends_with_a_vote_under_way(tmp_path: Path) -> None:
+def test_an_interpreter_ends_with_a_round_under_way(tmp_path: Path) -> None:
     # The whole end of an interpreter, with a thread that waits in native code for a rank that never comes.
     (tmp_path / "program.py").write_text(
         RANKS
@@ -365,7 +370,9 @@ def body(world):
     global loader, batches
     loader = Loader(SHAPES["indexed"], seed=3, world=world)
     batches = iter(loader)
-    return [next(batches) for _ in range(1 + 3 * (world.rank == 0))]
+    got = [next(batches) for _ in range(2)]
+    threading.Event().wait(0.3 * (world.rank == 0))
+    return got
 
 rank(int(sys.argv[1]), 2)
 print("done", flush=True)
