@@ -350,8 +350,8 @@ class CountedSteps:
                 f"{left} samples are left after the ops that decide how many there are, for {self._ranks} ranks, so "
                 "that not every rank can have one; use fewer ranks, or ends='pad', 'repeat' or 'drop'"
             )
-        size, ends = self._size // group, self._ends if group == 1 or self._ends == "drop" else "short"
-        shares = [Share(groups, size, self._ranks, rank, ends) for rank in range(self._ranks)]
+        size = self._size // group
+        shares = [Share(groups, size, self._ranks, rank, self._ends) for rank in range(self._ranks)]
         mine = shares[self._rank]
         self.left_out = mine.left_out * group
         last = self._at_output(left - 1) if self._ends == "pad" and left else None

@@ -49,8 +49,11 @@ def evaluated(
     lanes = ranks if tell is not None else 1
     groups = [stage.group or 1 for stage in program.stages[1:]]
     own = not program.deals_by_position(epoch)
+    end = program.ends(last.number, ends)
+    if len(groups) > 1 and end != "drop":
+        end = "short"  # (the last stage fills its batches itself)
     steps = CountedSteps(
-        length, prod(groups), ranks, rank, program.ends(last.number, ends), standing, gone=passed, own=own,
+        length, prod(groups), ranks, rank, end, standing, gone=passed, own=own,
         whole=prod(groups[:-1]), drops=any(stage.drop_last for stage in program.stages[1:-1]),
         single=last.group is None, first=(1 if program.block == 1 else FIRST) if own else MANY, lanes=lanes,
     )  # fmt: skip

@@ -4,6 +4,7 @@ Ranks that all see the same stream share it by arithmetic: at each step they tak
 dealt as `Share` says. A full step is handed out only when enough samples follow it to deal the end without it.
 """
 
+import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -15,6 +16,8 @@ from headrace.engine.wire.messages import Ticket
 from headrace.errors import SnapshotRefused
 from headrace.plan.share import Share
 from headrace.plan.world import World
+
+log = logging.getLogger("headrace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +311,8 @@ class Regroup(Groups):
 
     def _leave_out(self) -> None:
         """Pass over everything that waits: other ranks take it, or it is dropped."""
+        if self._waiting > 0 and self._apart > 1:  # (No other rank knows of these.)
+            log.warning("%d samples of this rank are left out: they do not fill its last group", self._waiting)
         while self._entries:
             self._spend()
         self._waiting = 0
