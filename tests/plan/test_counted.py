@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from headrace.errors import BadPipe
-from headrace.plan.counted import FAILED, CountedSteps, Step, deal, delivered
-from headrace.plan.reach import SKIPS, Reach, Standing
+from headrace.plan.counted import CountedSteps, Step, deal, delivered
+from headrace.plan.reach import FAILED, SKIPS, Reach, Standing
 from tests.depth import depth
 
 START = Standing((), 0, 0)

@@ -159,7 +159,9 @@ class Program:
         """Whether each position has outputs of its own, which any rank could make, and which are then only grouped."""
         first, *later = self.stages
         groups = all(stage.single and all(isinstance(node.op, Each) for node in stage.inner) for stage in later)
-        return self.indexed and not self.tail and first.balance is None and groups
+        # (More groupings, or groups of one group, are not worth their rules at the end of an epoch.)
+        twice = len(later) < 2 or (len(later) == 2 and (self.last.group or 0) > 1)
+        return self.indexed and not self.tail and first.balance is None and groups and twice
 
     def deals_by_position(self, epoch: int) -> bool:
         """Whether ranks that count deal outputs by position: ops choose, and nobody reads much for one sample."""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from headrace.errors import BadPipe
-from headrace.plan.reach import SKIPS, Reach, Standing
+from headrace.plan.reach import FAILED, SKIPS, Reach, Standing
 from headrace.plan.share import Share
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 MANY = 512
 """The most counts of one rank in one round."""
-FAILED = -1
-"""In place of a count: the position has failed."""
 STEPS = 4
 """Ranks look about so many steps ahead."""
 LEAST = 64
@@ -243,7 +241,7 @@ class CountedSteps:
             lane.take(len(asked))
             for failed in asked[counts == FAILED].tolist():
                 insort(self._failures, (failed, failed % self._ranks))
-            counts[counts == FAILED] = 0
+            counts[counts < 0] = 0
             for skipped in np.flatnonzero(counts >> SKIPS).tolist():
                 insort(self._skips, (int(asked[skipped]), int(counts[skipped] >> SKIPS)))
             counts &= (1 << SKIPS) - 1

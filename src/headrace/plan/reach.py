@@ -2,6 +2,10 @@
 
 from typing import NamedTuple
 
+FAILED = -1
+"""In place of how many outputs a position has: it has failed."""
+VOID = -2
+"""Likewise: it was in a ticket that has failed as a whole, and has none."""
 SKIPS = 32
 """The bits above this one of what a rank tells of a position say how many samples were left out there."""
 

@@ -5,11 +5,28 @@ deals). The place is one for the whole job, and loads in any world; where one pr
 ranks have left in pieces, it evaluates all positions itself.
 """
 
+from typing import NamedTuple
+
 from headrace.engine.epoch import Start
 from headrace.engine.feeds.counted import Evaluated
 from headrace.engine.places import EpochPlace, RunPlace
+from headrace.ranks.exchange import Round
 from headrace.sharing.counting import alone, counted_place, evaluated
 from headrace.sharing.exchanging import ExchangingSharing
+
+
+class OfShares(NamedTuple):
+    """What the shares of an epoch give to one round. (Ranks of one copy of the model have the same share.)"""
+
+    round: Round
+
+    @property
+    def answered(self) -> bool:
+        return self.round.answered
+
+    def wait(self) -> list[tuple[list[int], bytes]]:
+        shares = {numbers[0]: (numbers[1:], text) for numbers, text in reversed(self.round.wait())}
+        return [shares[share] for share in sorted(shares)]
 
 
 class CountedSharing(ExchangingSharing):
@@ -29,11 +46,15 @@ class CountedSharing(ExchangingSharing):
         self._verify(epoch, at)
         assert at is None or isinstance(at, RunPlace)
         rounds = self._rounds(epoch)
+        share = self._world.share_rank
+
+        def tell(numbers: list[int], text: bytes) -> OfShares:
+            return OfShares(rounds.begin([share, *numbers], text))
 
         def feed(at: RunPlace | None) -> Evaluated:
             self._twice = self.made_twice()
             first = self._feed is None
-            self._feed = evaluated(self.program, self._world, self._ends, epoch, at, rounds.begin, checks=first)
+            self._feed = evaluated(self.program, self._world, self._ends, epoch, at, tell, checks=first)
             return self._feed
 
         return Start(at, feed)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.counted_groups import CountedGroups
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.wire.messages import FAILED_HERE, Reply, Ticket
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.errors import RanksDisagree, SnapshotRefused
-from headrace.plan.reach import SKIPS, Reach, Standing
+from headrace.plan.reach import FAILED, SKIPS, VOID, Reach, Standing
 from headrace.plan.world import World
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Evaluated(Feed):
         counts = self._codes(reply, kind == "check")
         at = 0
         for position, code in counts:
-            many = 0 if code == FAILED_HERE else code & (1 << SKIPS) - 1
+            many = _count(code)
             if kind == "repeat":
                 self._repeated += [(block, at + i) for i in range(many)]
                 self._uses[block] += many
@@ -228,14 +228,14 @@ class Evaluated(Feed):
         else:
             codes = [1] * len(positions) if self._batch is None else [reply.count or 0]
         faults = [error for *_, error in reply.faults]
-        if faults and FAILED_HERE not in codes:  # the ticket has failed as a whole
-            codes = [FAILED_HERE] + [FAILED_HERE if check else 0] * (len(codes) - 1)
-        failed = [position for position, code in zip(positions, codes, strict=True) if code == FAILED_HERE]
+        if faults and FAILED not in codes:  # the ticket has failed as a whole
+            codes = [VOID if check else FAILED] + [VOID] * (len(codes) - 1)
+        failed = [position for position, code in zip(positions, codes, strict=True) if code == FAILED]
         if not check:
             self._errors.update(zip(failed, faults, strict=False))
         for position, *_ in reply.skipped:
             index = positions.index(position) if self._batch is None else 0
-            codes[index] += (1 << SKIPS) * (codes[index] != FAILED_HERE)
+            codes[index] += (1 << SKIPS) * (codes[index] >= 0)
         return list(zip(positions, codes, strict=True))
 
     # --- rounds -------------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Evaluated(Feed):
                 self._absorb([numbers])
                 continue
             failed = next((e for p, e in self._errors.items() if p % self._ranks == self._rank), None)
-            text = f"{type(failed).__name__}: {failed}"[:LONGEST] if FAILED_HERE in numbers else ""
+            text = f"{type(failed).__name__}: {failed}"[:LONGEST] if FAILED in numbers else ""
             self._round = self._tell([*numbers, *self._checks.values()], text.encode())
 
     def await_ranks(self) -> bool:
@@ -314,7 +314,7 @@ class Evaluated(Feed):
                 theirs = rows[owner][len(wanted[owner]) - len(asked) : len(wanted[owner])]
                 here, checked = checked[: len(asked)], checked[len(asked) :]
                 for position, one, other in zip(asked, theirs, here, strict=True):
-                    if one == other or FAILED_HERE in (one, other):  # (an error may be that of a moment)
+                    if one == other or min(one, other) < 0:  # (an error may be that of a moment)
                         continue
                     again = " when it is made once more" * (owner == rank)
                     how = f"{_outputs(one)} on rank {owner} and {_outputs(other)} on rank {rank}{again}"
@@ -408,8 +408,11 @@ class Evaluated(Feed):
         return Counted(mark.reached)
 
 
+def _count(code: int) -> int:
+    """How many outputs a position has, of which this is told."""
+    return 0 if code < 0 else code & (1 << SKIPS) - 1
+
+
 def _outputs(code: int) -> str:
-    if code == FAILED_HERE:
-        return "an error"
-    many = code & (1 << SKIPS) - 1
+    many = _count(code)
     return f"{many} output" + "s" * (many != 1)
