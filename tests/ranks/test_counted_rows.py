@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from headrace import Loader, Pipe, World
-from headrace.errors import BadPipe, RanksDisagree
+from headrace.errors import BadOption, BadPipe, RanksDisagree
 from tests.depth import depth
 from tests.laws.pipes import Numbers, stream
 from tests.ranks.test_counted_pipes import Records
@@ -186,6 +186,58 @@ def test_the_op_between_two_groupings_gets_whole_groups(ranks: int) -> None:
 
         read(source.batch(1).map(f).batch(16), ranks)
         assert set(met) == {1}
+
+
+class Not:
+    """Keeps what is no multiple."""
+
+    def __init__(self, of: int) -> None:
+        self._of = of
+
+    def __call__(self, x: int) -> bool:
+        return x % self._of > 0
+
+
+def several(x: int) -> list[int]:
+    return [10 * x + i for i in range(x % 4)]
+
+
+def grouped(seed: int) -> None:
+    """Groups of groups behind an op that decides how many there are: equal steps, and every sample once, or counted."""
+    chance = random.Random(seed)
+    n, ranks = chance.choice([3, 8, 20, 57, 130, 400]), chance.choice([2, 3, 4])
+    pipe: Pipe[Any] = Pipe.of(Numbers(n)) if chance.random() < 0.7 else Pipe.of(stream(n))
+    op = chance.choice(["filter", "flatmap", "none", "filter"])
+    pipe = pipe.filter(Not(chance.choice([2, 3, 7]))) if op == "filter" else pipe
+    pipe = pipe.flatmap(several) if op == "flatmap" else pipe
+    sizes = [chance.choice([1, 2, 3, 5]) for _ in range(chance.choice([1, 2, 2, 3]))]
+    for level, size in enumerate(sizes):
+        pipe = pipe.batch(size, drop_last=level < len(sizes) - 1 and chance.random() < 0.4)
+        pipe = pipe.map(list) if chance.random() < 0.3 else pipe
+    ends = chance.choice(["short", "short", "short", "pad", "drop"])
+    whole = set(flat(list(Loader(pipe, seed=5))))
+    try:
+        with Records() as records:
+            got = read(pipe, ranks, ends=ends)
+    except (BadPipe, BadOption):
+        return  # fewer than there are ranks: refused
+    assert len({len(rank) for rank in got}) == 1, "equal steps"
+    if ends == "short":
+        samples = list(flat(got))
+        assert len(set(samples)) == len(samples)
+        assert set(samples) <= whole
+        assert set(samples) == whole or "left out" in records.text
+
+
+@pytest.mark.timeout(depth(120, 1800))
+@pytest.mark.parametrize("ten", range(depth(10, 100)))
+def test_groups_of_groups_come_in_equal_steps_and_every_sample_once_or_counted(ten: int) -> None:
+    for seed in range(10 * ten, 10 * ten + 10):
+        try:
+            grouped(seed)
+        except BaseException as error:
+            error.add_note(f"grouped({seed})")
+            raise
 
 
 # --- ops that do not decide by the sample alone -----------------------------------------------------------------------
