@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.security import archives, compressed, media, stored
+from tests.security import archives, compressed, media, stored, tables
 from tests.security.case import Case
 from tests.security.reader import SECONDS
 from tests.warm import SRC
 
 READER = Path(__file__).with_name("reader.py")
-CASES = [*archives.CASES, *compressed.CASES, *stored.CASES, *media.CASES]
+CASES = [*archives.CASES, *compressed.CASES, *stored.CASES, *media.CASES, *tables.CASES]
 
 
 def told(path: Path, expression: str) -> dict[str, Any]:
