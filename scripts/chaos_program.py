@@ -69,7 +69,7 @@ def stream(size: int) -> Callable[[], Iterator[int]]:
 
 def picture(x: int) -> Any:
     """Plain numpy.random: a sample that is made twice must not come out different."""
-    return np.random.randint(0, 256, 3000, np.uint8) + np.uint8(x % 7)
+    return np.random.randint(0, 256, 3000, dtype=np.uint8) + np.uint8(x % 7)
 
 
 def slow_picture(x: int) -> Any:

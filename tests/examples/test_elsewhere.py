@@ -26,7 +26,7 @@ for module, names in {
 WINDOWS = (
     MACOS
     + """
-import signal, socket
+import signal, socket, tempfile  # (later it would need modules that only Windows has)
 sys.platform = "win32"
 for name in ("fcntl", "grp", "pwd", "resource", "termios", "_posixshmem"):
     sys.modules[name] = None

@@ -9,7 +9,8 @@ from tests.conftest import RunScript
 FORKING = """
     import json, os, sys
     import numpy as np
-    from headrace import DataLoader, Loader, Pipe
+    import headrace
+    from headrace import Loader, Pipe
 
     SIZE = 20_000
 
@@ -47,7 +48,7 @@ FORKING = """
     if __name__ == "__main__":
         kind, end = sys.argv[1:]
         if kind == "DataLoader":
-            batches = [batch.numpy() for batch in DataLoader(Forking(end), 4, num_workers=1)]
+            batches = [batch.numpy() for batch in headrace.DataLoader(Forking(end), 4, num_workers=1)]
         else:
             options = {"kind": "thread"} if kind == "thread" else {"start_method": kind}
             with Loader(Pipe.of(Forking(end)).batch(4).collate(), workers=1, **options) as loader:

@@ -58,10 +58,35 @@ with Loader(Pipe.of(range(6)).map(double).batch(2), workers=2, start_method=sys.
 """
 
 
+@pytest.mark.skipif(
+    (3, 13, 0) <= sys.version_info < (3, 13, 3), reason="there, importing socket fails in a deleted folder (gh-130932)"
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_program_from_standard_input_in_a_deleted_folder_gets_its_batches(method: str, run_script: RunScript) -> None:
     done = run_script(GONE, method, piped=True)
     assert (done.stdout, done.stderr) == ("[[0, 2], [4, 6], [8, 10]]\n", "")
+
+
+ANOTHER_SOCKET = """
+import os, sys
+os.mkdir("work")
+os.chdir("work")
+with open("socket.py", "w") as file:
+    file.write("raise ImportError('this is not the socket of Python')")
+from headrace import Loader, Pipe
+
+if __name__ == "__main__":
+    with Loader(Pipe.of(range(4)).map(abs), workers=1, start_method=sys.argv[1]) as loader:
+        print(list(loader))
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worker_takes_no_module_from_a_folder_in_which_the_consumer_looks_for_none(
+    method: str, run_script: RunScript
+) -> None:
+    done = run_script(ANOTHER_SOCKET, method)
+    assert (done.stdout, done.stderr) == ("[0, 1, 2, 3]\n", "")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -13,7 +13,8 @@ from tests.depth import depth
 
 PROGRAM = """
 import os, signal, sys
-from headrace import DataLoader, Loader, Pipe
+import headrace
+from headrace import Loader, Pipe
 
 method, door = sys.argv[1:]
 
@@ -39,7 +40,7 @@ class Samples:
 def loader(function=abs):
     if door == "Loader":
         return Loader(Pipe.of(range(40)).map(function).batch(4), workers=2, start_method=method)
-    return DataLoader(Samples(function), batch_size=4, num_workers=2, multiprocessing_context=method)
+    return headrace.DataLoader(Samples(function), batch_size=4, num_workers=2, multiprocessing_context=method)
 
 consumer = os.getpid()
 if __name__ == "__main__":

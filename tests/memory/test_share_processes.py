@@ -24,8 +24,6 @@ from tests.leaks import descriptors
 
 ROOT = Path(__file__).parents[2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory without a name reaches new processes on Linux only")
-# Python 3.12 and later warn of any fork while a thread lives; pytest's time-out may be one.
-FORKS = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 class Point(NamedTuple):
@@ -70,7 +68,6 @@ def _in_new_process(method: str, function: Any, shared: Any) -> Any:
 
 
 @LINUX
-@FORKS
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_another_process_reads_the_very_same_memory(method: str) -> None:
     original: Any = {"rows": records(100), "named": Point(1.5, ["a"]), "keys": {1: "a", None: "b"}}
@@ -83,7 +80,6 @@ def test_another_process_reads_the_very_same_memory(method: str) -> None:
 
 
 @LINUX
-@FORKS
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_arrays_and_tensors_reach_other_processes_and_a_write_to_a_tensor_stays_at_home(method: str) -> None:
     torch = pytest.importorskip("torch")
@@ -99,7 +95,6 @@ def _answer_with_a_view(connection: Connection, shared: Any) -> None:
 
 
 @LINUX
-@FORKS
 def test_a_view_made_by_a_worker_opens_after_the_maker_has_let_go() -> None:
     before = descriptors()["memfd"]
     shared = share(records(3))
@@ -205,7 +200,6 @@ def test_the_memory_is_sealed_for_good() -> None:
         os.close(writable)
 
 
-@FORKS
 def test_where_there_is_no_memfd_a_file_without_a_name_serves_forks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

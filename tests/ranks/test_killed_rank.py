@@ -26,6 +26,7 @@ PROGRAM = """
 import json, os, signal, sys
 from itertools import zip_longest
 import torch.distributed as dist
+import torch
 from headrace import Loader, Pipe, World
 
 folder = sys.argv[1]
@@ -45,15 +46,27 @@ pipes = {
     "filtered": Pipe.of(Numbers(411)).shuffle().filter(most).batch(4),
 }
 loaders = {name: Loader(pipe, seed=7, world=world, workers=1) for name, pipe in pipes.items()}
+model.load_state_dict({name: torch.full_like(w, 0.5) for name, w in model.state_dict().items()})
+losses = open(f"{folder}/losses {attempt} {world.rank}", "w")
 logs = {name: open(f"{folder}/{name} {attempt} {world.rank}", "w") for name in pipes}
 for name, loader in loaders.items():
     CHECKPOINT = f"{folder}/{name}.pt"
     begun = resume(loader)
     print(begun, file=logs[name])
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
 for step, batches in enumerate(zip_longest(*loaders.values()), begun):
+    torch.manual_seed(step * world.ranks + world.rank)
     for name, batch in zip(pipes, batches):
         if batch is not None:
             print(json.dumps(batch), file=logs[name], flush=True)
+    loss = model(torch.ones(16, 8)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    for weight in model.parameters():
+        dist.all_reduce(weight.grad)
+    optimizer.step()
+    print(json.dumps([step, loss.item(), sum(weight.sum().item() for weight in model.parameters())]), file=losses)
+    losses.flush()
     if attempt == 0 and step == 12 and world.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     dist.barrier()  # as a training step would
@@ -115,3 +128,14 @@ def test_steps_after_the_checkpoint_are_done_again_with_the_same_batches(job: An
     # Steps 0..12 were delivered when the rank died, and every fifth step there is a checkpoint.
     again = [batch for _, batches in second for batch in batches[:3]]
     assert again == [batch for _, batches in first for batch in batches[10:13]]
+
+
+def test_with_dropout_that_follows_from_step_and_rank_the_model_is_that_of_a_run_without_a_kill(job: Any) -> None:
+    folder, _ = job
+    for rank in range(2):
+        first, second = (
+            [json.loads(line) for line in (folder / f"losses {attempt} {rank}").read_text().splitlines()]
+            for attempt in range(2)
+        )
+        assert [step for step, *_ in first[10:13]] == [step for step, *_ in second[:3]] == [10, 11, 12]
+        assert first[10:13] == second[:3]

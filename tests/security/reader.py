@@ -1,4 +1,4 @@
-"""Reads one file in a process of its own, and tells what came of it, and the most memory that it took."""
+"""Reads one file in a process of its own, and tells what came of it, and the memory and the time that it took."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from headrace import Pipe
 from headrace.sources.stream import StreamWrapper
 
 SECONDS = 5
-"""Of processor time, after the start of the interpreter."""
+"""Of processor time, after the start of the interpreter. Whatever takes a second more is killed."""
 ADDRESSES = 8 << 30
 """Bytes of address space: so that this machine survives a file that is not refused."""
 SHOWN = 100
@@ -57,9 +57,14 @@ def plain(sample: Any) -> Any:
     return sample.decode("latin-1")[:SHOWN] if isinstance(sample, bytes) else sample
 
 
+def used() -> float:
+    """Seconds of the processor, of this process and of those that it started and that have ended."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
 def main(path: str, expression: str) -> None:
-    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + 1 + SECONDS, resource.RLIM_INFINITY))
+    begun = used()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(begun) + 1 + SECONDS, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     told: dict[str, Any] = {}
     try:
@@ -70,7 +75,9 @@ def main(path: str, expression: str) -> None:
         told["text"] = "\n".join([str(error), *getattr(error, "__notes__", ())])
     with open("/proc/self/status") as status:
         (line,) = (line for line in status if line.startswith("VmHWM"))
-    told["megabytes"] = int(line.split()[1]) * 1024 // 10**6
+    kilobytes = int(line.split()[1]) + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    told["megabytes"] = kilobytes * 1024 // 10**6
+    told["seconds"] = used() - begun
     print(json.dumps(told))
 
 

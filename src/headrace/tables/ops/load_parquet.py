@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, name_file
 from headrace.ops.files.per_file import PerFile, path_and_stream
 from headrace.sources.extra import import_extra, require
 from headrace.sources.stream import StreamWrapper
@@ -34,13 +34,16 @@ class LoadParquet(PerFile[Any]):
         only = None
         if isinstance(sample, tuple) and len(sample) == 2 and isinstance(sample[1], int):
             sample, only = sample
-        _, stream = path_and_stream(sample)
+        path, stream = path_and_stream(sample)
         try:
             inner = stream.file_obj if isinstance(stream, StreamWrapper) else stream
             with import_extra("arrow", "pyarrow.parquet").ParquetFile(inner) as file:
                 for group in range(file.num_row_groups) if only is None else (only,):
                     wanted = list(self.columns) if self.columns is not None else None
                     yield from self._formed(file.read_row_group(group, wanted, use_threads=self.use_threads))
+        except Exception as error:
+            name_file(error, path)
+            raise
         finally:
             stream.close()
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from headrace.errors import BadOption, BadPipe
+from headrace.errors import BadOption, BadPipe, name_file
 from headrace.observe.meter import files
 from headrace.sources.open import is_remote, local
 from headrace.sources.stored.format import FileState
@@ -51,8 +51,9 @@ class TableFiles(StoredTable):
         self._check(unit)
         try:
             yield from self.batches(unit, columns, expression, memory)
-        except Exception:
+        except Exception as error:
             self._check(unit)  # a file that was written over is damaged in any way
+            name_file(error, self.place(unit)[0])
             raise
         self._check(unit)
 

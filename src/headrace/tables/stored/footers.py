@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, name_file
 from headrace.observe.meter import files, planned
 from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
@@ -53,6 +53,9 @@ def read_summaries(format: str, paths: Iterable[str]) -> list[FileSummary]:
                 f"{path} is not a file of the format {format} ({error}); choose the right ones, for example with a "
                 f"pattern such as 'folder/*.{format}'"
             ) from None
+        except Exception as error:
+            name_file(error, path)
+            raise
 
     with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
         return list(pool.map(read, paths))

@@ -198,7 +198,7 @@ def interpreter(module: str, fds: tuple[int, ...], *arguments: object) -> "subpr
     me = os.pidfd_open(os.getpid())
     quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {threads.LIMITS}]"
     call = f"from headrace.engine.workers.process.{module} import main; main{(me, *fds, *arguments)!r}"
-    command = [sys.executable, "-c", f"{quiet}; sys.path.insert(0, {here!r}); {call}"]
+    command = [sys.executable, "-P", "-c", f"{quiet}; sys.path.insert(0, {here!r}); {call}"]
     try:
         process = subprocess.Popen(command, pass_fds=(me, *fds), stdin=subprocess.DEVNULL)
     finally:
