@@ -4,10 +4,12 @@ import os
 import re
 import shlex
 import signal
+import socket
 import sys
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headrace.cli import main
@@ -126,6 +128,7 @@ def test_of_hidden_ranks_what_they_say_to_stderr_is_shown(headrace: Headrace, tm
         ("{ RUN yes; echo $? >code; } | head -n 3", "[1,0]<stdout>:y\n" * 3, 128 + signal.SIGPIPE, ""),
         ("RUN yes >/dev/full; echo $? >code", "", 2, "No space left on device"),
         ("RUN echo hi >&-; echo $? >code", "", 0, ""),
+        ("ulimit -n 64; RUN --num-instances 40 true; echo $? >code", "", 2, "ranks cannot be started"),
         ("RUN --num-instances 2 cat <&-; echo $? >code", "", 0, ""),
         ("echo typed | { RUN --num-instances 2 cat; echo $? >code; }", "[1,0]<stdout>:typed\n", 0, ""),
     ],
@@ -261,6 +264,18 @@ def test_a_reader_that_does_not_read_does_not_keep_a_job_alive(start: Start) -> 
     assert process.wait(timeout=30) == 128 + signal.SIGTERM
 
 
+def test_nor_does_it_after_a_failure(start: Start, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "written")
+    script = f"echo 1 >{tmp_path}/written; head -c 60000 /dev/zero | tr '\\0' '\\n'; exit 3"
+    process = start("run", "sh", "-c", script)  # with its tags, it is more than a pipe holds
+    (tmp_path / "written").read_text()
+    launcher = psutil.Process(process.pid)
+    while launcher.children():
+        os.sched_yield()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 128 + signal.SIGTERM
+
+
 def test_a_program_that_does_not_exist_is_said_at_once(headrace: Headrace) -> None:
     done = headrace("run", "surely-no-such-program")
     assert (done.returncode, done.stdout) == (127, "")
@@ -294,6 +309,28 @@ def test_machines_without_a_number_are_numbered_when_they_meet(start: Start) -> 
     outs = [process.communicate(timeout=50)[0] for process in processes]
     assert all(process.returncode == 0 for process in processes)
     assert all(re.search(r"\d of [12]", out) for out in outs)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_machine_that_waits_for_the_others_can_be_ended(start: Start, number: signal.Signals) -> None:
+    port = free_port()
+    options = ("--num-instances", "2", "--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", f"127.0.0.1:{port}")
+    process = start("run", *options, "true")
+    launcher = psutil.Process(process.pid)
+    while port not in {connection.laddr.port for connection in launcher.net_connections()}:
+        os.sched_yield()
+    process.send_signal(number)
+    assert process.wait(timeout=30) in (-number, 128 + number)
+
+
+def test_machines_that_cannot_meet_are_told_where(headrace: Headrace) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = headrace("run", "--nnodes", "1", "--node-rank", "0", "--rdzv-endpoint", where, "true")
+    assert done.returncode == 2
+    assert f"headrace run: the machines of the job do not reach each other at {where}: " in done.stderr
 
 
 def test_variables_of_the_launcher_reach_the_ranks(headrace: Headrace) -> None:

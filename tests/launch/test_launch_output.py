@@ -179,6 +179,15 @@ def test_what_was_written_before_the_end_is_shown_though_others_may_still_write(
 
 
 @pytest.mark.usefixtures("no_new_fds")
+def test_pipes_that_were_never_read_are_closed_too(page: Page) -> None:
+    pipes = RankPipes(page.output())
+    os.write(pipes.pipe(0, "stdout"), b"said\n")
+    pipes.close()
+    pipes.close()
+    assert page.out == b"[1,0]<stdout>:said\n"
+
+
+@pytest.mark.usefixtures("no_new_fds")
 def test_everything_that_fills_the_pipes_is_shown(page: Page) -> None:
     pipes = RankPipes(page.output())
     writing = [pipes.pipe(rank, "stdout") for rank in range(50)]

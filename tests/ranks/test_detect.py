@@ -92,8 +92,12 @@ def test_a_rare_launcher_is_refused_with_what_to_set_and_never_taken_for_one_pro
     said = str(told.value)
     assert f"{launcher} has started this process" in said
     assert "set HEADRACE_RANK and HEADRACE_WORLD_SIZE in each process" in said
-    by_hand = {"HEADRACE_RANK": "2", "HEADRACE_WORLD_SIZE": "3", "HEADRACE_LOCAL_RANK": "2", "HEADRACE_NODES": "1"}
-    assert says(RARE[launcher] | by_hand).world.rank == 2
+    by_hand = {"HEADRACE_RANK": "2", "HEADRACE_WORLD_SIZE": "4"}
+    (doubt,) = says(RARE[launcher] | by_hand).warnings
+    assert "set HEADRACE_LOCAL_RANK and HEADRACE_LOCAL_WORLD_SIZE" in doubt
+    local = {"HEADRACE_LOCAL_RANK": "0", "HEADRACE_LOCAL_WORLD_SIZE": "2"}
+    found = says(RARE[launcher] | by_hand | local)
+    assert (found.world, found.warnings) == (World(2, 4, 0, 2, 1, 2, source="headrace variables"), ())
 
 
 @pytest.mark.parametrize("launcher", RARE)

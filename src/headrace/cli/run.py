@@ -11,21 +11,11 @@ from pathlib import Path
 from headrace.errors import BadOption, meant
 from headrace.launch.job import Job, launch
 
-_HARDWARE = "hardware is handed out by the scheduler, not by this launcher; leave it out"
 _CONFIG = "options are not kept in files; write them on the command line, or the whole command in a script"
-_COPIES = "nothing is copied to other machines; use a shared file system, and ssh-copy-id for keys"
 # Options of PopRun, and of headrace before 0.3, each with the reason that is given when it is used.
 _REFUSED = {
-    "--vipu": _HARDWARE,
-    "--num-ilds": _HARDWARE,
-    "--update-partition": _HARDWARE,
-    "--reset-partition": _HARDWARE,
-    "--remove-partition": _HARDWARE,
+    "--vipu": "hardware is handed out by the scheduler, not by this launcher; leave it out",
     "--ipus-per-replica": "a replica's devices are chosen by the program; leave it out",
-    "--executable-cache-path": "nothing is compiled here; leave it out",
-    "--allow-run-as-root": "it is not needed here; leave it out",
-    "--synchronise": _COPIES,
-    "--distribute-ssh-key": _COPIES,
     "--import-config": _CONFIG,
     "--export-config": _CONFIG,
     "--overwrite-config": _CONFIG,

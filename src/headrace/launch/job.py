@@ -207,6 +207,10 @@ def launch(job: Job, out: int = 1, err: int = 2) -> int:
             raise
     try:
         code = run(job, output)
+    except OSError as error:
+        raise HeadraceError(
+            f"ranks cannot be started: {error}; see `ulimit -n` and `ulimit -u` of this shell"
+        ) from error
     finally:
         end_job(job.name)
     if isinstance(output.broken, BrokenPipeError):

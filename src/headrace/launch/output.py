@@ -136,6 +136,8 @@ class RankPipes:
         """Show all that was written until now; give up after so many seconds, if nobody reads our own output."""
         while self._writing:
             os.close(self._writing.pop())
+        if self._thread.ident is None:
+            self._thread.start()
         self._thread.join(seconds)
 
     def _read_all(self) -> None:

@@ -70,9 +70,9 @@ def _variables(launcher: env.Launcher, environ: Mapping[str, str]) -> Claim | No
         return None
     if not launcher.rank:
         raise RefusedClaim(
-            f"{launcher.marks[0]} is set, so {launcher.name} has started this process; which rank it is cannot be told "
-            f"from that: set {env.OWN_RANK} and {env.OWN_RANKS} in each process (0 and 1 for a single one), or "
-            "initialize torch.distributed, JAX or mpi4py before this"
+            f"{launcher.marks[0]} is set, so {launcher.name} has started this process, whose variables are not read: "
+            f"set {env.OWN_RANK} and {env.OWN_RANKS} in each process (0 and 1 for a single one), or initialize "
+            "torch.distributed, JAX or mpi4py before this"
         )
     missing = [name for name in launcher.marks if not environ.get(name)]
     if missing:

@@ -115,8 +115,9 @@ def _world(claim: Claim, doubts: list[str]) -> World:
         local_rank, local_ranks, node, nodes = 0, 1, rank, ranks
         if ranks > 1:
             doubts.append(
-                f"{claim.launcher}: nothing says which ranks share this machine, so one rank a machine is assumed; "
-                f"set {env.LOCAL_RANK} and {env.LOCAL_RANKS}, or give a World by hand"
+                f"{claim.launcher}: nothing says which ranks share this machine, so one rank a machine is assumed; set "
+                f"{env.OWN_LOCAL_RANK} and {env.OWN_LOCAL_RANKS} (with {env.OWN_RANK} and {env.OWN_RANKS}), or give a "
+                "World by hand"
             )
     elif node is None:
         # only true for equal nodes filled in turn, so both are checked where they can be

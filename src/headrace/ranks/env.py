@@ -19,6 +19,8 @@ from headrace.errors import BadOption
 # What a user sets by hand to overrule every launcher; `headrace run` never sets these.
 OWN_RANK = "HEADRACE_RANK"
 OWN_RANKS = "HEADRACE_WORLD_SIZE"
+OWN_LOCAL_RANK = "HEADRACE_LOCAL_RANK"
+OWN_LOCAL_RANKS = "HEADRACE_LOCAL_WORLD_SIZE"
 
 # What `headrace run` says: "rank/ranks" of the process that it started, the replicas that this one drives, and a name
 # that all processes of this job on this machine have in common.
@@ -93,8 +95,8 @@ def _launcher(name: str, marks: str | tuple[str, ...], *fields: str | tuple[str,
 
 _TORCHS = (RANK, RANKS, LOCAL_RANK, LOCAL_RANKS, GROUP_RANK, GROUP_RANKS)
 OWN = _launcher(
-    "headrace variables", OWN_RANK, OWN_RANK, OWN_RANKS, "HEADRACE_LOCAL_RANK", "HEADRACE_LOCAL_WORLD_SIZE",
-    "HEADRACE_NODE_RANK", "HEADRACE_NODES",
+    "headrace variables", OWN_RANK, OWN_RANK, OWN_RANKS, OWN_LOCAL_RANK, OWN_LOCAL_RANKS, "HEADRACE_NODE_RANK",
+    "HEADRACE_NODES",
 )  # fmt: skip
 # What `headrace run` sets are torch's variables; the mark says that they are still its own.
 RUN = _launcher("headrace run", OWN_RUN, *_TORCHS)
