@@ -4,6 +4,7 @@ Ranks are sessions of their own, so they are found by a mark in their environmen
 """
 
 import os
+import shlex
 import subprocess
 import sys
 import uuid
@@ -106,6 +107,23 @@ def headrace(start: Start) -> Headrace:
         out, err = process.communicate(timeout=timeout)
         assert process.returncode is not None
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    return run
+
+
+class Shell(Protocol):
+    def __call__(self, script: str, *, timeout: float = 50) -> "subprocess.CompletedProcess[bytes]": ...
+
+
+@pytest.fixture
+def shell(start: Start, tmp_path: Path, mark: str) -> Shell:
+    """Runs a script of the shell in which RUN is `headrace run`; `start` looks for what it leaves."""
+    command = f"{shlex.quote(sys.executable)} -m headrace.cli run"
+
+    def run(script: str, *, timeout: float = 50) -> "subprocess.CompletedProcess[bytes]":
+        words = ["sh", "-c", script.replace("RUN", command)]
+        env = surroundings(mark, None)
+        return subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, timeout=timeout, check=False)
 
     return run
 

@@ -62,7 +62,7 @@ def test_it_names_headrace_run_and_its_replicas(headrace: Headrace) -> None:
     done = headrace("run", "--num-replicas", "4", "--num-instances", "2", *DOCTOR)
     assert done.returncode == 0, done.stderr
     for rank in range(2):
-        tag = f"[rank {rank}] "
+        tag = f"[1,{rank}]<stdout>:"
         report = json.loads(
             "".join(line.removeprefix(tag) for line in done.stdout.splitlines() if line.startswith(tag))
         )

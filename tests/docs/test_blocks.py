@@ -83,4 +83,4 @@ def test_the_job_on_the_page_about_replicas_has_the_steps_that_the_page_says(tmp
     done = warm.run(warm.MODULE, ["headrace.cli", *arguments], tmp_path, timeout=100)
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stdout.splitlines())
-    assert lines == [f"[rank {process}] 195 64 2" for process in range(4)]
+    assert lines == [f"[1,{process}]<stdout>:195 64 2" for process in range(4)]

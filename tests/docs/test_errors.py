@@ -15,6 +15,7 @@ import pytest
 
 from headrace import Budget, IterableWrapper, Loader, Pipe, World, errors
 from headrace.errors import HeadraceError, missing
+from headrace.ranks.detect import explain
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "errors.md").read_text()
@@ -197,6 +198,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "autosave: no file can be written to": lambda: Loader(Pipe.of([1]), autosave="/proc/self/all.json"),
     "autosave= is for one process": lambda: Loader(Pipe.of([1, 2]), world=TWO, autosave="all.json"),
     "batch(as_=...) needs rows of a frame": lambda: Pipe.of([1]).batch(2, as_="torch"),
+    "... is set, so ... has started this process": lambda: explain({"FLUX_TASK_RANK": "1"}, {}),
     "... samples cannot be shared among ... ranks": lambda: read(Pipe.of([1]).batch(1), world=TWO),
     "IterableWrapper holds an iterator": used_up,
     "weighted() needs random access": lambda: list(STREAM.weighted([1.0] * 4)),

@@ -19,9 +19,12 @@ OMPI = {
 }
 LAUNCHED = {
     **OMPI,
-    "HEADRACE_NUM_TOTAL_REPLICAS": "8",
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "3",
+    "LOCAL_WORLD_SIZE": "4",
+    "HEADRACE_RUN": "3/4",
     "HEADRACE_NUM_LOCAL_REPLICAS": "2",
-    "HEADRACE_REPLICA_INDEX_OFFSET": "6",
 }
 
 
@@ -57,11 +60,13 @@ def test_launched_options_know_the_replicas_too(monkeypatch: pytest.MonkeyPatch)
     assert (popdist.getNumTotalReplicas(), popdist.getNumLocalReplicas(), popdist.getReplicaIndexOffset()) == (8, 2, 6)
 
 
-def test_replicas_that_are_not_the_same_number_on_every_process_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    under(monkeypatch, {**LAUNCHED, "HEADRACE_NUM_TOTAL_REPLICAS": "9"})
-    # detect() doubts it too, and says so before.
-    with pytest.warns(RuntimeWarning), pytest.raises(BadOption, match=r"2 of 9 replicas.* 4 processes"):
+def test_replicas_of_another_launcher_than_ours_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    under(monkeypatch, {**LAUNCHED, "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
+    with pytest.raises(BadOption, match="start the ranks with one launcher"):
         LaunchedOptions()
+    under(monkeypatch, LAUNCHED)
+    with pytest.raises(BadOption, match=r"2 of 8 replicas.* 3 processes"):
+        LaunchedOptions(world=World(0, 3))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_replicas_of_two_processes_have_different_samples(tmp_path: Path) ->
     launch = ("headrace.cli", "run", "--num-replicas", 4, "--num-instances", 2, sys.executable)
     lines = run(tmp_path, warm.MODULE, *launch, EXAMPLES / "doors" / "replicas.py")
     told = "25 steps of 20 samples, 500 different samples in this process"
-    assert sorted(lines) == [f"[rank 0] {told}", f"[rank 1] {told}"]
+    assert sorted(lines) == [f"[1,0]<stdout>:{told}", f"[1,1]<stdout>:{told}"]
 
 
 @pytest.mark.integrations

@@ -7,63 +7,44 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from headrace.launch import rank as launch_rank
 from headrace.launch.job import bound_to
-from headrace.launch.rank import numa_nodes
 
 
-def run(*args: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*bound_to(os.getpid(), signal.SIGKILL), *args], capture_output=True, text=True, timeout=30)
+def run(*args: str, rank: str = "0") -> "subprocess.CompletedProcess[str]":
+    command = [*bound_to(os.getpid(), signal.SIGKILL), rank, *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, input="typed\n")
 
 
 def test_the_program_takes_the_place_of_the_starter_with_its_arguments_as_they_are() -> None:
-    done = run("-", "printf", "%s|", "a b", "$HOME", "", "--", "*")
+    done = run("printf", "%s|", "a b", "$HOME", "", "--", "*")
     assert (done.stdout, done.returncode) == ("a b|$HOME||--|*|", 0)
 
 
 def test_its_exit_code_is_the_programs() -> None:
-    assert run("-", "sh", "-c", "exit 7").returncode == 7
+    assert run("sh", "-c", "exit 7").returncode == 7
+
+
+def test_standard_input_is_for_rank_0_alone() -> None:
+    assert [run("cat", rank=rank).stdout for rank in ("0", "1", "12")] == ["typed\n", "", ""]
 
 
 def test_what_python_ignores_is_not_ignored_by_the_program() -> None:
     # (A whole path: Python 3.13 starts it as it starts the other one, by posix_spawn.)
     question = [str(shutil.which("grep")), "SigIgn", "/proc/self/status"]
     plain = subprocess.run(question, capture_output=True, text=True, check=True)  # without what Python itself ignores
-    assert run("-", *question).stdout == plain.stdout
+    assert run(*question).stdout == plain.stdout
 
 
 def test_a_program_that_cannot_start_is_said_as_a_shell_says_it(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("not executable")
-    missing = run("-", str(tmp_path / "none"))
+    missing = run(str(tmp_path / "none"))
     assert (missing.returncode, "No such file" in missing.stderr) == (127, True)
-    assert run("-", str(plain)).returncode == 126
+    assert run(str(plain)).returncode == 126
 
 
 def test_a_rank_whose_starter_is_not_its_parent_does_not_start() -> None:
-    command = [sys.executable, "-I", "-S", launch_rank.__file__, "1", "9", "-", "echo", "started"]
+    command = [sys.executable, "-I", "-S", launch_rank.__file__, "1", "9", "0", "echo", "started"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.returncode) == ("", 128 + 9)
-
-
-def test_a_rank_is_bound_to_its_numa_node() -> None:
-    done = run("3", sys.executable, "-c", "import os; print(len(os.sched_getaffinity(0)))")
-    nodes = numa_nodes()
-    assert int(done.stdout) == len(nodes[3 % len(nodes)])
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    cpus = sorted(os.sched_getaffinity(0))
-    for node, text in {0: f"{cpus[0]}", 1: f"{cpus[-1]},4096-4099", 10: "", 2: "5000-5001"}.items():
-        (tmp_path / f"node{node}").mkdir()
-        (tmp_path / f"node{node}" / "cpulist").write_text(text + "\n")
-    return tmp_path
-
-
-def test_numa_nodes_count_only_with_cores_that_we_may_use(machine: Path, tmp_path: Path) -> None:
-    cpus = sorted(os.sched_getaffinity(0))
-    assert numa_nodes(machine) == [{cpus[0]}, {cpus[-1]}]
-    assert numa_nodes(tmp_path / "none") == [set(cpus)]

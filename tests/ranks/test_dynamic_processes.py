@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.launch.hosts import free_port
+from headrace.launch.mpi import free_port
 from tests import warm
 from tests.conftest import RunScript
 from tests.depth import DEPTH, depth

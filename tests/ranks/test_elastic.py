@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import Loader
-from headrace.launch.hosts import free_port
+from headrace.launch.mpi import free_port
 from tests import warm
 
 pytest.importorskip("torch", reason="ranks that exchange counts need torch.distributed")

@@ -1,4 +1,4 @@
-"""The variables: replicas from our launcher and from PopRun, the identity of a job, each name once."""
+"""The variables: replicas from our launcher, the identity of a job, each name once."""
 
 import ast
 from collections import Counter
@@ -10,40 +10,31 @@ from headrace.errors import BadOption
 from headrace.ranks import env
 from headrace.ranks.env import Replicas, integer, job, replicas
 
-OURS = {
-    "HEADRACE_NUM_TOTAL_REPLICAS": "8",
-    "HEADRACE_NUM_LOCAL_REPLICAS": "2",
-    "HEADRACE_REPLICA_INDEX_OFFSET": "6",
-}
-POPRUN = {name.replace("HEADRACE_", "POPDIST_"): value for name, value in OURS.items()}
+OURS = {"HEADRACE_RUN": "3/4", "RANK": "3", "WORLD_SIZE": "4", "HEADRACE_NUM_LOCAL_REPLICAS": "2"}
 
 
-def test_without_a_launcher_nothing_is_said_about_replicas() -> None:
+def test_without_our_launcher_nothing_is_said_about_replicas() -> None:
     assert replicas({}) is None
-    assert replicas({"HEADRACE_NUM_TOTAL_REPLICAS": ""}) is None
+    assert replicas({"RANK": "3", "WORLD_SIZE": "4", "HEADRACE_NUM_LOCAL_REPLICAS": ""}) is None
 
 
-@pytest.mark.parametrize("variables", [OURS, POPRUN])
-def test_instance_3_of_4_drives_replicas_6_and_7_of_8(variables: dict[str, str]) -> None:
-    assert replicas(variables) == Replicas(total=8, local=2, offset=6)
+def test_instance_3_of_4_drives_replicas_6_and_7_of_8() -> None:
+    assert replicas(OURS) == Replicas(total=8, local=2, offset=6)
 
 
-def test_our_launcher_is_believed_before_poprun() -> None:
-    assert replicas(POPRUN | OURS | {"HEADRACE_REPLICA_INDEX_OFFSET": "0"}) == Replicas(8, 2, 0)
-
-
-def test_one_replica_needs_no_more_variables() -> None:
-    assert replicas({"POPDIST_NUM_TOTAL_REPLICAS": "1"}) == Replicas(1, 1, 0)
+@pytest.mark.parametrize("rank", range(2))
+def test_an_elastic_job_counts_the_replicas_that_are_there(rank: int) -> None:
+    there = {"HEADRACE_RUN": f"{rank}/2", "RANK": str(rank), "WORLD_SIZE": "2"}
+    assert replicas(OURS | there) == Replicas(total=4, local=2, offset=2 * rank)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"HEADRACE_REPLICA_INDEX_OFFSET": "7"}, "does not fit"),
-        ({"HEADRACE_REPLICA_INDEX_OFFSET": "-1"}, "does not fit"),
-        ({"HEADRACE_NUM_LOCAL_REPLICAS": "0"}, "does not fit"),
-        ({"HEADRACE_REPLICA_INDEX_OFFSET": ""}, "HEADRACE_REPLICA_INDEX_OFFSET"),
-        ({"HEADRACE_NUM_TOTAL_REPLICAS": "many"}, "HEADRACE_NUM_TOTAL_REPLICAS='many'"),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, "another launcher was started inside `headrace run`"),
+        ({"RANK": "", "WORLD_SIZE": ""}, "another launcher was started inside `headrace run`"),
+        ({"HEADRACE_NUM_LOCAL_REPLICAS": "0"}, "HEADRACE_NUM_LOCAL_REPLICAS=0"),
+        ({"HEADRACE_NUM_LOCAL_REPLICAS": "many"}, "HEADRACE_NUM_LOCAL_REPLICAS='many'"),
     ],
 )
 def test_replicas_that_cannot_be_are_refused_by_name(change: dict[str, str], named: str) -> None:

@@ -115,7 +115,7 @@ def test_a_step_on_four_processes_with_eight_replicas(course: Path, steps: tuple
     files = [f"{step}.py" for step in steps]
     in_turn = f"import runpy; [runpy.run_path(file, run_name='__main__') for file in {files}]"
     program = [sys.executable, *(files if len(files) == 1 else ["-c", in_turn])]
-    run = ["headrace.cli", "run", "--tag-output", "--num-replicas", 8, "--num-instances", 4]
+    run = ["headrace.cli", "run", "--num-replicas", 8, "--num-instances", 4]
     done = warm.run(warm.MODULE, [*run, *program], course, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line for step in steps for line in STEPS[step]]
@@ -165,8 +165,6 @@ def test_setting_the_replicas_by_hand_is_the_seeds_error(run_script: RunScript) 
 def test_the_same_over_mpirun(run_script: RunScript, course: Path, step: str, lines: list[str]) -> None:
     run = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"
     program = [sys.executable, str(course / f"{step}.py")]
-    done = run_script(
-        run, "run", "--tag-output", "--engine", "mpi", "--num-replicas", 8, "--num-instances", 4, *program, timeout=150
-    )
+    done = run_script(run, "run", "--engine", "mpi", "--num-replicas", 8, "--num-instances", 4, *program, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
     assert dict(tagged(done.stdout)) == dict.fromkeys(range(4), lines)

@@ -12,7 +12,6 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 FILES = {
     "accessor": "doors/test_replicas_accessor.py",
-    "hosts": "launch/test_launch_hosts.py",
     "launch": "launch/test_launch.py",
     "layout": "doors/test_replicas_layout.py",
     "loader": "doors/test_replicas_loader.py",
@@ -22,7 +21,6 @@ FILES = {
     "processes": "doors/test_replicas_processes.py",
     "run": "cli/test_run.py",
     "seed": "seeds/test_seed_002.py",
-    "topology": "launch/test_launch_topology.py",
 }
 
 SHOWN: dict[int, tuple[str, ...]] = {
@@ -89,27 +87,32 @@ SHOWN: dict[int, tuple[str, ...]] = {
     30: ("processes: whatever_ends_a_program_no_process_stays",),
     31: (
         "run: lines_are_whole_and_tagged_also_with_bars_and_long_bursts",
-        "run: the_first_failure_ends_all_and_gives_its_exit_code",
+        "run: lines_that_ranks_write_in_turns_and_in_pieces_stay_whole",
+        "run: a_rank_that_fails_ends_the_others_and_gives_its_exit_code",
         "run: a_signal_ends_everything",
-        "output: lines_are_whole_and_a_carriage_return_starts_the_line_again",
-        "output: each_line_carries_its_rank_and_goes_to_its_own_stream",
+        "output: lines_are_whole_and_a_carriage_return_ends_the_state_of_a_bar",
+        "output: each_line_carries_its_rank_and_its_stream_and_goes_to_it",
     ),
     32: (
         "run: what_cannot_be_done_is_refused",
-        "launch: every_instance_learns_its_replicas",
-        "run: options_reach_the_ranks",
-        "topology: eight_replicas_on_two_instances",
+        "run: each_process_knows_its_rank_and_its_replicas",
+        "run: variables_of_the_launcher_reach_the_ranks",
     ),
-    33: ("run: a_failing_hidden_rank_still_says_why", "output: a_hidden_rank_is_silent_until_it_is_revealed"),
+    33: (
+        "run: of_hidden_ranks_what_they_say_to_stderr_is_shown",
+        "output: of_a_hidden_rank_what_it_says_to_stderr_is_shown",
+    ),
     34: ("run: any_program_runs_and_sees_its_arguments_as_they_were_typed",),
-    35: ("hosts: a_list_of_hosts_is_expanded",),
+    35: ("launch: an_option_that_cannot_work_is_refused_with_what_to_write",),
 }
 
 DIFFERENT = {
     18: "100 of 100 samples in every mode: the tail is cut once, not once for each worker",
     26: "a killed worker is replaced and nothing is lost; only a sample that kills two workers is an error",
     15: "options are not read from the environment: a variable that holds some is refused",
-    32: "options of the launcher are not kept in files: what PopRun has for them is refused",
+    32: "options of the launcher are not kept in files, and there is no picture of the job: what PopRun has is refused",
+    33: "what hidden ranks write to stderr is always shown, not only when one fails",
+    35: "the names of machines are written out: h[0-2] is refused with what to write",
     10: "each sample is left out equally often and never twice running, which is more than 'all within two epochs'",
 }
 

@@ -67,17 +67,18 @@ def _verb(name: str, args: list[str]) -> int:
 
 
 def _fill_closed_streams() -> None:
-    """Where the command was started with stdout or stderr closed (`>&-`), what goes there goes nowhere.
+    """Where the command was started with a stream closed (`<&-`, `>&-`), it is empty, and what goes there goes nowhere.
 
     Left closed, their numbers would be given to the next files and sockets that are opened.
     """
-    for number, name in ((1, "stdout"), (2, "stderr")):
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, number)
+            os.set_inheritable(number, True)  # (where both are one number, dup2 has done nothing)
             if nowhere > 2:
                 os.close(nowhere)
-            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - as long as the process
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - as long as we run
 
 
 def _version() -> str:

@@ -1,73 +1,78 @@
 """Ranks under torch's elastic agent; their output is shown as tagged lines.
 
-    main thread     the agent: rendezvous, start, watch, restart, stop
-    OutputReader    pipes of all ranks -> TaggedOutput
+    main thread        the agent: rendezvous, start, watch, restart, stop
+    thread of RankPipes  pipes of all ranks -> TaggedOutput
 
-Two extension points of torch are used. `LogsSpecs.reify(envs)` is called before each attempt and says to which file a
-rank's stdout and stderr go, and may add to its environment. Ours answers with `/dev/fd/N` of a pipe, so nothing is
-written to disk. `_start_workers`, `_monitor_workers` and `_shutdown` of the agent are overridden to learn which ranks
-were started and which failed. torch looks every 0.1 s and reports ranks that failed in between in any order; the
-OutputReader knows which was first.
+torch asks its `LogsSpecs` before each attempt to which file a rank's stdout and stderr go. Ours answers with
+`/dev/fd/N` of a pipe, and adds to the environment of the ranks. (torch's own way to show the output of ranks tears
+lines that are written in pieces, replaces bytes that are not UTF-8, and has one tag for both streams.)
 
 An agent ends the ranks of its own machine. On several machines the ranks of the others notice a failure by their next
-collective, as under torchrun.
-
-torch expands `$` in arguments (its `${local_rank}` macro); ours are escaped, so that a program sees what was typed.
+collective, as under torchrun. torch looks every 0.1 s; of ranks that failed in between, the lowest counts as the first.
 """
 
 import logging
 import os
 import signal
-import uuid
-from contextlib import AbstractContextManager, nullcontext
-from types import FrameType
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Self
 
-from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
-from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, SignalException
-from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
-from torch.distributed.elastic.rendezvous import RendezvousParameters
-from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import RendezvousError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from headrace.launch.job import Job, bound_to, stop_signals
-from headrace.launch.output import TaggedOutput
-from headrace.launch.reader import OutputReader
-from headrace.launch.sessions import end_sessions
+from headrace.errors import HeadraceError
+from headrace.launch.job import Job, bound_to, stopped_by_signals
+from headrace.launch.leftovers import end_job
+from headrace.launch.output import RankPipes, TaggedOutput
 from headrace.ranks import env
 
-_RENDEZVOUS_SECONDS = 900
+_PATIENCE = 5.0  # for a reader of our output that does not read, once we are told to end
 
 
 def run(job: Job, output: TaggedOutput) -> int:
     """The exit code of the job; see `launch`."""
-    _quiet({0: logging.CRITICAL, 1: logging.WARNING}.get(job.verbose, logging.INFO))
+    # That a rank has failed is said here at the end; before a restart torch alone knows which one.
+    _quiet(logging.INFO if job.verbose else logging.ERROR if job.max_restarts else logging.CRITICAL)
     output.on_broken = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    reader = OutputReader(output)
-    try:
-        with stop_signals(_raise), _fresh_stores(job):
-            pipes = RankPipes(job, reader)
-            spec = _spec(job)
-            agent = Agent(spec, pipes, job, reader)
+    # torch expands `$` in arguments: the local rank is asked for, and the rest is meant as it is
+    entry, *before = bound_to(os.getpid(), signal.SIGKILL)
+    args = [*map(_literal, before), "${local_rank}", *map(_literal, job.program)]
+    with Attempts(job, output) as attempts, _fresh_stores(job):
+        try:
             try:
-                result = agent.run()
+                elastic_launch(_config(job, attempts), entry)(*args)
             finally:
-                end_sessions(agent.started)
-                pipes.close()
-                output.on_broken = lambda: None  # there is nothing left to end
-                reader.close()
-            spec.rdzv_handler.shutdown()
-        return agent.code if result is not None and result.is_failed() else 0
-    except SignalException as stopped:
-        return 128 + stopped.sigval
-    finally:
-        reader.close()
+                attempts.close()
+            return 0
+        except SignalException as stopped:
+            attempts.close()  # the signal may have come while it was closed
+            return 128 + stopped.sigval
+        except ChildFailedError as failed:
+            return _told(job, failed, output)
+        except (RendezvousError, DistError) as error:
+            where = job.rdzv_endpoint or "localhost"
+            raise HeadraceError(f"the machines of the job do not reach each other at {where}: {error}") from error
+
+
+def _told(job: Job, failed: ChildFailedError, output: TaggedOutput) -> int:
+    """Say which rank has failed; its exit code, as a shell gives it."""
+    rank, failure = failed.get_first_failure()
+    code = failure.exitcode
+    how = f"failed with exit code {code}" if code > 0 else f"was ended by signal {-code}, {failure.signal_name()}"
+    output.say(f"rank {rank} {how}{'; the others were ended' if job.num_instances > 1 else ''}")
+    return code if code > 0 else 128 - code
+
+
+def _literal(text: str) -> str:
+    return text.replace("$", "$$")
 
 
 def _quiet(level: int) -> None:
     """Set the level of torch's own log; each of its modules has a logger."""
-    place = "torch.distributed.elastic"
-    for name in [place, *(name for name in logging.root.manager.loggerDict if name.startswith(f"{place}."))]:
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("torch.distributed.elastic.")]:
         logging.getLogger(name).setLevel(level)
 
 
@@ -82,133 +87,80 @@ def _fresh_stores(job: Job) -> AbstractContextManager[None]:
     return env.with_variable(env.OWN_STORE, "1") if again else nullcontext()
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
-    """What torch's own handler does: signals before and after the time of that end the job in the same way."""
-    raise SignalException(f"got signal {number}", signal.Signals(number))
-
-
-def _spec(job: Job) -> WorkerSpec:
+def _config(job: Job, attempts: "Attempts") -> LaunchConfig:
     lowest, highest = job.nodes
-    # Asking the network for our own name may take seconds, or fail.
-    address = job.interface[1] if job.interface else "localhost" if highest == 1 else None
-    endpoint = job.endpoint
-    fixed = job.node_rank is not None
-    handler = get_rendezvous_handler(
-        RendezvousParameters(
-            backend="static" if fixed else "c10d",
-            endpoint="{}:{}".format(*(endpoint or ("localhost", 0))),
-            run_id=(job.rdzv_id or "headrace") if endpoint else uuid.uuid4().hex,
-            min_nodes=lowest,
-            max_nodes=highest,
-            local_addr=address,
-            timeout=_RENDEZVOUS_SECONDS,
-            **({"rank": job.node_rank} if fixed else {}),
-        )
-    )
-    place = "${local_rank}" if job.numa_aware else "-"
-    command = [*map(_literal, bound_to(os.getpid(), signal.SIGKILL)), place, *map(_literal, job.program)]
-    return WorkerSpec(
+    fixed = {} if job.node_rank is None else {"rank": job.node_rank}
+    config = LaunchConfig(
+        min_nodes=lowest,
+        max_nodes=highest,
+        nproc_per_node=job.local_instances,
+        run_id="headrace" if job.rdzv_endpoint else job.name,
         role="default",
-        local_world_size=job.local_instances,
-        entrypoint=command[0],
-        args=tuple(command[1:]),
-        rdzv_handler=handler,
+        rdzv_backend="static" if fixed else "c10d",
+        rdzv_endpoint=job.rdzv_endpoint or "localhost:0",
+        rdzv_configs=fixed,
         max_restarts=job.max_restarts,
-        monitor_interval=0.1,
-        master_addr=endpoint[0] if fixed and endpoint else None,
-        master_port=endpoint[1] if fixed and endpoint else None,
-        local_addr=address,
+        # Asking the network for our own name may take seconds, or fail.
+        local_addr="localhost" if highest == 1 else None,
+        logs_specs=attempts,
     )
+    # The other signals are ours. (Old versions of torch handle all of them: there a second one waits as the first.)
+    config.signals_to_handle = "SIGQUIT"
+    return config
 
 
-def _literal(text: str) -> str:
-    return text.replace("$", "$$")
+class Attempts(LogsSpecs):
+    """Where torch sends what ranks write, for each time that they are started."""
 
-
-class RankPipes(LogsSpecs):
-    """Where torch sends what ranks write: into pipes that the OutputReader reads."""
-
-    def __init__(self, job: Job, reader: OutputReader) -> None:
+    def __init__(self, job: Job, output: TaggedOutput) -> None:
         super().__init__(log_dir=os.devnull)
         self._job = job
-        self._reader = reader
-        self._writing: list[int] = []
-        self._extra = dict.fromkeys(env.INTERFACES, job.interface[0]) if job.interface else {}
+        self._output = output
+        self._pipes: RankPipes | None = None
+        self._signals = ExitStack()
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        # Machines that wait for each other wait outside of Python: until there are ranks, a signal just ends us.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._signals.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.SIG_DFL))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._signals.close()
 
     @property
     def root_log_dir(self) -> str:
         return os.devnull
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        if self._pipes is None:
+            self._signals.enter_context(stopped_by_signals(self._job, self._stop))
         self.close()
-        self._reader.drain()  # of the attempt before: torch has ended it
-        paths: dict[str, dict[int, str]] = {"stdout": {}, "stderr": {}}
-        for local_rank, variables in envs.items():
-            rank, ranks = int(variables[env.RANK]), int(variables[env.RANKS])
-            variables |= self._extra | self._job.variables(rank, ranks, env.current())
-            variables[env.ERROR_FILE] = ""
-            for name, files in paths.items():
-                writing = self._reader.stream(rank, name)
-                self._writing.append(writing)
-                files[local_rank] = f"/dev/fd/{writing}"
-            if self._job.verbose:
-                listed = " ".join(f"{key}={value}" for key, value in sorted(variables.items()))
-                self._reader.output.say(f"headrace: rank {rank}: {listed} {' '.join(self._job.program)}")
-        return LogsDest(stdouts=paths["stdout"], stderrs=paths["stderr"], error_files=dict.fromkeys(envs, os.devnull))
+        restarts = {variables[env.RESTARTS] for variables in envs.values()} - {"0"}
+        if restarts:
+            self._output.say(f"all ranks are started again ({restarts.pop()} of {self._job.max_restarts})")
+        pipes = self._pipes = RankPipes(self._output)
+        files: dict[str, dict[int, str]] = {"stdout": {}, "stderr": {}}
+        try:
+            for local_rank, variables in envs.items():
+                for name, paths in files.items():
+                    paths[local_rank] = f"/dev/fd/{pipes.pipe(int(variables[env.RANK]), name)}"
+        except OSError:
+            pipes.close()  # so that there are files again for what is left to do
+            raise
+        pipes.start()
+        for variables in envs.values():
+            variables |= self._job.variables()
+            variables |= {env.OWN_RUN: f"{variables[env.RANK]}/{variables[env.RANKS]}", env.ERROR_FILE: ""}
+        return LogsDest(stdouts=files["stdout"], stderrs=files["stderr"], error_files=dict.fromkeys(envs, os.devnull))
 
     def close(self) -> None:
-        """Close the writing ends of this process, once the ranks have theirs."""
-        while self._writing:
-            os.close(self._writing.pop())
+        """End what ranks have left running, and show what they have written."""
+        end_job(self._job.name)
+        if self._pipes:
+            self._pipes.close(_PATIENCE if self._stopped else None)
 
-
-class Agent(LocalElasticAgent):
-    """torch's agent; it also reports which rank failed first, and ends the children of ranks that have failed."""
-
-    def __init__(self, spec: WorkerSpec, pipes: RankPipes, job: Job, reader: OutputReader) -> None:
-        super().__init__(spec=spec, logs_specs=pipes)
-        self.code = 1
-        self._pipes = pipes
-        self._job = job
-        self._reader = reader
-        self.started: list[int] = []
-
-    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        pids: dict[int, int] = super()._start_workers(worker_group)
-        self._pipes.close()
-        self.started += pids.values()
-        self._reader.watch({worker_group.workers[local].global_rank: pid for local, pid in pids.items()})
-        return pids
-
-    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        result: RunResult = super()._monitor_workers(worker_group)
-        if result.is_failed():  # torch has ended all others by now
-            end_sessions(self.started)
-            self.started.clear()
-            self._reader.drain()
-            self._report(result.failures)
-        return result
-
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
-        try:
-            super()._shutdown(death_sig, timeout)
-        except SignalException:  # a second Ctrl-C: no more patience
-            end_sessions(self.started)
-            raise
-
-    def _report(self, failures: dict[int, ProcessFailure]) -> None:
-        order = [*self._reader.ended, *failures]
-        rank = next(rank for rank in order if rank in failures)
-        code = failures[rank].exitcode
-        self.code = code if code > 0 else 128 - code
-        ended_by_us = {0, -signal.SIGTERM, -signal.SIGKILL}
-        for other, failure in failures.items():
-            if other == rank or failure.exitcode not in ended_by_us:
-                self._reader.output.show_hidden(other)
-        self._reader.output.drop_hidden()
-        how = f"failed with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
-        then = "the others were ended"
-        if self._remaining_restarts:
-            done = self._job.max_restarts - self._remaining_restarts
-            then = f"all ranks are started again ({done + 1} of {self._job.max_restarts})"
-        self._reader.output.say(f"headrace: rank {rank} {how}; {then}")
+    def _stop(self, number: signal.Signals) -> None:
+        self._stopped = True
+        raise SignalException(f"got {number.name}", number)

@@ -1,7 +1,8 @@
 """What each launcher and each library says about the ranks of this process, as a Claim.
 
 A reader returns None where its launcher has not started this process, and raises `IncompleteClaim` where variables of
-that launcher are set but do not say which rank this is. `detect` decides which claim is believed.
+that launcher are set but do not say which rank this is, `RefusedClaim` where nobody here can test what they say.
+`detect` decides which claim is believed.
 Libraries are looked up among the modules that are already loaded, never imported. An MPI world of one process is no
 claim: mpi4py says that under every other launcher.
 """
@@ -47,6 +48,10 @@ class IncompleteClaim(Exception):
     """Variables of a launcher are set, but not all that a claim needs."""
 
 
+class RefusedClaim(BadOption):
+    """A launcher that is only recognised: to guess would let each rank train on everything."""
+
+
 def claim_readers(
     environ: Mapping[str, str], modules: Mapping[str, ModuleType]
 ) -> Iterator[Callable[[], Claim | None]]:
@@ -54,8 +59,7 @@ def claim_readers(
     yield partial(_variables, env.OWN, environ)
     for library in (_ray, _torch, _jax, _mpi):
         yield partial(library, modules)
-    if environ.get(env.OWN_RUN) == f"{environ.get(env.RANK)}/{environ.get(env.RANKS)}":
-        # Otherwise another launcher was started inside ours, and torch's variables are that one's.
+    if env.started_by_run(environ):
         yield partial(_variables, env.RUN, environ)
     for launcher in env.LAUNCHERS:
         yield partial(_variables, launcher, environ)
@@ -64,6 +68,12 @@ def claim_readers(
 def _variables(launcher: env.Launcher, environ: Mapping[str, str]) -> Claim | None:
     if not launcher.left_traces(environ):
         return None
+    if not launcher.rank:
+        raise RefusedClaim(
+            f"{launcher.marks[0]} is set, so {launcher.name} has started this process, whose variables are not read: "
+            f"set {env.OWN_RANK} and {env.OWN_RANKS} in each process (0 and 1 for a single one), or initialize "
+            "torch.distributed, JAX or mpi4py before this"
+        )
     missing = [name for name in launcher.marks if not environ.get(name)]
     if missing:
         raise IncompleteClaim(_incomplete_text(launcher, environ, missing))
@@ -83,8 +93,6 @@ def _variables(launcher: env.Launcher, environ: Mapping[str, str]) -> Claim | No
     special = _SPECIAL.get(launcher.name)
     if special:
         fields |= special(fields, environ, used)
-    if launcher.one_per_machine:
-        fields |= {"local_rank": 0, "local_ranks": 1, "node": fields["rank"], "nodes": fields["ranks"]}
     rank, ranks = fields.pop("rank"), fields.pop("ranks")
     if rank is None or ranks is None:
         lacking = [names for names, value in ((launcher.rank, rank), (launcher.ranks, ranks)) if value is None]
@@ -97,8 +105,6 @@ def _incomplete_text(launcher: env.Launcher, environ: Mapping[str, str], missing
     text = f"{launcher.name}: {there} is set but {', '.join(missing)} is not, so it is not believed"
     if launcher.name == "slurm":
         return f"{text}: this process is a batch script or a shell, not a step; start ranks with srun"
-    if launcher.name == "kubernetes" and env.OWN_RANKS in missing:
-        return f"{text}; set {env.OWN_RANKS} to the number of pods in the job's template"
     return text
 
 
@@ -113,18 +119,6 @@ def _is_loopback(address: str) -> bool:
 def _jax_variables(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
     here = _is_loopback(environ[env.JAX_COORDINATOR])
     return {"local_rank": fields["rank"], "local_ranks": fields["ranks"]} if here else {}
-
-
-def _poprun(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
-    if fields["rank"] is not None and fields["ranks"] is not None:
-        return {}
-    total = env.integer(environ, env.POPDIST_TOTAL_REPLICAS)
-    local = env.integer(environ, env.POPDIST_LOCAL_REPLICAS)
-    offset = env.integer(environ, env.POPDIST_REPLICA_OFFSET)
-    if not total or not local or offset is None or environ.get(env.POPDIST_UNIFORM, "1") != "1":
-        return {}
-    used |= {name: environ[name] for name in (env.POPDIST_LOCAL_REPLICAS, env.POPDIST_REPLICA_OFFSET)}
-    return {"rank": offset // local, "ranks": total // local}
 
 
 def _torchrun(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
@@ -165,51 +159,7 @@ def _tasks_per_node(name: str, text: str) -> list[int]:
     return counts
 
 
-def _flux(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
-    nodes, ranks = env.integer(environ, env.FLUX_NODES), fields["ranks"]
-    if not nodes or not ranks or ranks % nodes:
-        return {}
-    used[env.FLUX_NODES] = environ[env.FLUX_NODES]
-    return {"local_ranks": ranks // nodes, "nodes": nodes}
-
-
-def _kubeflow(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
-    # These are torchrun's inputs. They are ranks only where one process a pod is started.
-    if environ.get(env.PET_LOCAL_RANKS, "1") != "1" or not environ[env.PET_NODES].isdigit():
-        raise IncompleteClaim(
-            f"kubeflow: {env.PET_NODES}={environ[env.PET_NODES]}, {env.PET_LOCAL_RANKS}="
-            f"{environ.get(env.PET_LOCAL_RANKS)} are options for torchrun, not ranks; start the program with torchrun"
-        )
-    return {"rank": env.integer(environ, env.PET_NODE), "ranks": env.integer(environ, env.PET_NODES)}
-
-
-def _tf_config(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
-    import json
-
-    try:
-        config = json.loads(environ[env.TF_CONFIG])
-        cluster, task = config["cluster"], config["task"]
-        order = [kind for kind in ("chief", "master", "worker") if kind in cluster]
-        before = sum(len(cluster[kind]) for kind in order[: order.index(task["type"])])
-        return {"rank": before + int(task["index"]), "ranks": sum(len(cluster[kind]) for kind in order)}
-    except (ValueError, KeyError, TypeError, AttributeError) as wrong:
-        raise IncompleteClaim(f"tf_config: {env.TF_CONFIG} names no worker of a cluster ({wrong!r})") from None
-
-
-def _tpu(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
-    return {"ranks": len([host for host in environ[env.TPU_HOSTS].split(",") if host.strip()])}
-
-
-_SPECIAL = {
-    "jax variables": _jax_variables,
-    "poprun": _poprun,
-    "torchrun": _torchrun,
-    "slurm": _slurm,
-    "flux": _flux,
-    "kubeflow": _kubeflow,
-    "tf_config": _tf_config,
-    "tpu": _tpu,
-}
+_SPECIAL = {"jax variables": _jax_variables, "torchrun": _torchrun, "slurm": _slurm}
 
 
 def _ray(modules: Mapping[str, Any]) -> Claim | None:

@@ -10,6 +10,7 @@ Rules, each with a test:
   claim that agrees on both numbers; otherwise one process a machine is assumed, with a warning.
 * Variables that do not make a whole claim are a warning that names what is missing; then the next launcher is asked.
   A whole claim with impossible numbers is an error: falling back to one process would repeat the data on every rank.
+* A launcher that nobody here can test is an error that says what to set, unless a claim before it is believed.
 * An sbatch script has SLURM_PROCID=0 and SLURM_NTASKS=4 but is one process: only a step (srun) has SLURM_STEP_ID.
 * Nothing is remembered: after an elastic restart the answer may be another one.
 """
@@ -23,7 +24,7 @@ from types import ModuleType
 from headrace.errors import BadOption
 from headrace.plan.world import World
 from headrace.ranks import env
-from headrace.ranks.claims import Claim, IncompleteClaim, claim_readers
+from headrace.ranks.claims import Claim, IncompleteClaim, RefusedClaim, claim_readers
 from headrace.tracebacks import users_line
 
 
@@ -56,15 +57,20 @@ def warn_if_ranks() -> None:
         return
     try:
         found = explain()
+    except RefusedClaim as refused:
+        what = str(refused)
     except BadOption:
         return  # what the launcher says cannot be true, but this loader does not use it
-    if found.world.ranks > 1:
-        _warned = True
-        warnings.warn(
-            f"{found.launcher} has started {found.world.ranks} ranks, and this Loader has no world=, so each of them "
-            "reads everything; write Loader(..., world=World.detect()) to share it, or world=World() if this is meant",
-            stacklevel=users_line(),
-        )
+    else:
+        if found.world.ranks == 1:
+            return
+        what = f"{found.launcher} has started {found.world.ranks} ranks"
+    _warned = True
+    warnings.warn(
+        f"{what}; this Loader has no world=, so every rank reads everything: write world=World.detect() to share it, "
+        "or world=World() if this is meant",
+        stacklevel=users_line(),
+    )
 
 
 def explain(environ: Mapping[str, str] | None = None, modules: Mapping[str, ModuleType] | None = None) -> Detection:
@@ -78,16 +84,8 @@ def explain(environ: Mapping[str, str] | None = None, modules: Mapping[str, Modu
     if not best.knows_local:
         best = next((best.with_local_of(c) for c in claims[1:] if c.knows_local and c.agrees(best)), best)
     world = _world(best, doubts)
-    _check_replicas(environ, world, doubts)
     disagree = tuple(claim for claim in claims[1:] if not claim.agrees(best))
     return Detection(world, best.launcher, best.variables, disagree, tuple(doubts))
-
-
-def device(world: World, visible: int) -> int:
-    """The index of this rank's device among the `visible` ones; a scheduler may already have narrowed them to one."""
-    if visible < 1:
-        raise BadOption("no device is visible; ask the scheduler for one or run on the CPU")
-    return world.local_rank % visible
 
 
 def _claims(environ: Mapping[str, str], modules: Mapping[str, ModuleType], doubts: list[str]) -> Iterator[Claim]:
@@ -105,7 +103,8 @@ def _claims(environ: Mapping[str, str], modules: Mapping[str, ModuleType], doubt
         except BadOption as wrong:
             if not believed:
                 raise
-            doubts.append(f"{wrong} (not used)")
+            if not isinstance(wrong, RefusedClaim):  # torchrun on nodes of such a launcher is as it should be
+                doubts.append(f"{wrong} (not used)")
 
 
 def _world(claim: Claim, doubts: list[str]) -> World:
@@ -116,8 +115,9 @@ def _world(claim: Claim, doubts: list[str]) -> World:
         local_rank, local_ranks, node, nodes = 0, 1, rank, ranks
         if ranks > 1:
             doubts.append(
-                f"{claim.launcher}: nothing says which ranks share this machine, so one rank a machine is assumed; "
-                f"set {env.LOCAL_RANK} and {env.LOCAL_RANKS}, or give a World by hand"
+                f"{claim.launcher}: nothing says which ranks share this machine, so one rank a machine is assumed; set "
+                f"{env.OWN_LOCAL_RANK} and {env.OWN_LOCAL_RANKS} (with {env.OWN_RANK} and {env.OWN_RANKS}), or give a "
+                "World by hand"
             )
     elif node is None:
         # only true for equal nodes filled in turn, so both are checked where they can be
@@ -136,12 +136,3 @@ def _world(claim: Claim, doubts: list[str]) -> World:
     except BadOption as wrong:
         said = ", ".join(f"{name}={value}" for name, value in claim.variables.items())
         raise BadOption(f"{claim.launcher} says what cannot be: {wrong} [{said}]") from None
-
-
-def _check_replicas(environ: Mapping[str, str], world: World, doubts: list[str]) -> None:
-    replicas = env.replicas(environ)
-    if replicas and replicas.total != replicas.local * world.ranks and environ.get(env.POPDIST_UNIFORM, "1") == "1":
-        doubts.append(
-            f"the launcher set {replicas.total} replicas, {replicas.local} a process, but there are {world.ranks} "
-            "ranks: another launcher was started inside it; start the ranks with one launcher"
-        )

@@ -4,8 +4,8 @@ The only module below `cli` that looks at `os.environ`, and only when a function
 rank reads again. Everything else takes the mapping as an argument, so that tests and tools pass their own.
 An empty value counts as not set.
 
-    LAUNCHERS    innermost launcher first: which variables say that it started this process, and which give each field
-    replicas()   what the launcher says about copies of the model: how many in the job, how many here, from which on
+    LAUNCHERS    the most trusted first: which variables say that it started this process, and which give each field
+    replicas()   what `headrace run` says about copies of the model: how many in the job, how many here, from which on
     job()        a text that is the same on all ranks of one attempt of one job, and different for another
 """
 
@@ -19,18 +19,14 @@ from headrace.errors import BadOption
 # What a user sets by hand to overrule every launcher; `headrace run` never sets these.
 OWN_RANK = "HEADRACE_RANK"
 OWN_RANKS = "HEADRACE_WORLD_SIZE"
+OWN_LOCAL_RANK = "HEADRACE_LOCAL_RANK"
+OWN_LOCAL_RANKS = "HEADRACE_LOCAL_WORLD_SIZE"
 
-# What `headrace run` says: "rank/ranks" of the process that it started.
+# What `headrace run` says: "rank/ranks" of the process that it started, the replicas that this one drives, and a name
+# that all processes of this job on this machine have in common.
 OWN_RUN = "HEADRACE_RUN"
-
-# What it says about replicas, and PopRun's names for the same.
-TOTAL_REPLICAS = "HEADRACE_NUM_TOTAL_REPLICAS"
 LOCAL_REPLICAS = "HEADRACE_NUM_LOCAL_REPLICAS"
-REPLICA_OFFSET = "HEADRACE_REPLICA_INDEX_OFFSET"
-POPDIST_TOTAL_REPLICAS = "POPDIST_NUM_TOTAL_REPLICAS"
-POPDIST_LOCAL_REPLICAS = "POPDIST_NUM_LOCAL_REPLICAS"
-POPDIST_REPLICA_OFFSET = "POPDIST_REPLICA_INDEX_OFFSET"
-POPDIST_UNIFORM = "POPDIST_UNIFORM_REPLICAS_PER_INSTANCE"
+OWN_JOB = "HEADRACE_JOB"
 
 # torch's names, set by torchrun, by `headrace run` and by most trainers.
 RANK = "RANK"
@@ -50,33 +46,26 @@ ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 JAX_COORDINATOR = "JAX_COORDINATOR_ADDRESS"
 OMPI_RANK = "OMPI_COMM_WORLD_RANK"
 OMPI_RANKS = "OMPI_COMM_WORLD_SIZE"
+OMPI_LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 OMPI_LOCAL_RANKS = "OMPI_COMM_WORLD_LOCAL_SIZE"
-PALS_RANK = "PALS_RANKID"
-PMI_RANKS = "PMI_SIZE"
 SLURM_PROCID = "SLURM_PROCID"
 SLURM_STEP_ID = "SLURM_STEP_ID"
 SLURM_NODEID = "SLURM_NODEID"
 SLURM_TASKS_PER_NODE = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
 SLURM_PTY = "SLURM_PTY_PORT"  # only the one task of `srun --pty` has it
-FLUX_NODES = "FLUX_JOB_NNODES"
-PET_NODES = "PET_NNODES"
-PET_NODE = "PET_NODE_RANK"
-PET_LOCAL_RANKS = "PET_NPROC_PER_NODE"
-TF_CONFIG = "TF_CONFIG"
-TPU_HOSTS = "TPU_WORKER_HOSTNAMES"
-KUBERNETES_INDEX = "JOB_COMPLETION_INDEX"
 
-# What `headrace run` sets besides the ranks.
+# What `headrace run` sets besides the ranks, and what mpirun is asked to pass on to other machines.
 OMP_THREADS = "OMP_NUM_THREADS"
 UNBUFFERED = "PYTHONUNBUFFERED"
-DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-FORWARDED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")  # to other machines, as PopRun does
+FORWARDED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Where one launcher writes each field; of several names the first that is set counts."""
+    """Where one launcher writes each field; of several names the first that is set counts.
+
+    A row with marks alone is a launcher that nobody here can test: its ranks are recognised, and refused.
+    """
 
     name: str
     marks: tuple[str, ...] = ()  # if the first is set, this launcher has started us; a claim needs all of them
@@ -86,37 +75,31 @@ class Launcher:
     local_ranks: tuple[str, ...] = ()
     node: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
-    one_per_machine: bool = field(default=False, kw_only=True)
-    """Starts one process a machine (or pod): local fields need no variable."""
+    several: str = field(default="", kw_only=True)  # what a mark holds where there is more than one process
 
     def left_traces(self, environ: Mapping[str, str]) -> bool:
         """Whether a variable of this launcher is set: its first mark or, without marks, its rank or number of ranks."""
-        return any(environ.get(name) for name in self.marks[:1] or self.rank + self.ranks)
+        said = [environ.get(name, "") for name in self.marks[:1] or self.rank + self.ranks]
+        return any(text and self.several in text for text in said)
 
     def names(self) -> tuple[str, ...]:
         """The variables that a claim needs, each once."""
         return tuple(dict.fromkeys(self.marks + self.rank + self.ranks))
 
 
-def _launcher(
-    name: str, marks: str | tuple[str, ...], *fields: str | tuple[str, ...], one_per_machine: bool = False
-) -> Launcher:
+def _launcher(name: str, marks: str | tuple[str, ...], *fields: str | tuple[str, ...], several: str = "") -> Launcher:
     """A row of the table below: in each column the name of a variable, or "", or several names that say the same."""
     columns = [names if isinstance(names, tuple) else (names,) if names else () for names in (marks, *fields)]
-    return Launcher(name, *columns, one_per_machine=one_per_machine)
+    return Launcher(name, *columns, several=several)
 
 
 _TORCHS = (RANK, RANKS, LOCAL_RANK, LOCAL_RANKS, GROUP_RANK, GROUP_RANKS)
 OWN = _launcher(
-    "headrace variables", OWN_RANK, OWN_RANK, OWN_RANKS, "HEADRACE_LOCAL_RANK", "HEADRACE_LOCAL_WORLD_SIZE",
-    "HEADRACE_NODE_RANK", "HEADRACE_NODES",
+    "headrace variables", OWN_RANK, OWN_RANK, OWN_RANKS, OWN_LOCAL_RANK, OWN_LOCAL_RANKS, "HEADRACE_NODE_RANK",
+    "HEADRACE_NODES",
 )  # fmt: skip
 # What `headrace run` sets are torch's variables; the mark says that they are still its own.
 RUN = _launcher("headrace run", OWN_RUN, *_TORCHS)
-# What it sets for each rank, or what would overrule that.
-SET_BY_RUN = frozenset(
-    (*_TORCHS, MASTER_ADDR, MASTER_PORT, OWN_RUN, TOTAL_REPLICAS, LOCAL_REPLICAS, REPLICA_OFFSET, OWN_RANK, OWN_RANKS)
-)
 
 # The order is the order of trust: a launcher started by another one stands before it. `srun torchrun` leaves both sets
 # in the environment, and only torchrun's is about this process.
@@ -124,39 +107,30 @@ SET_BY_RUN = frozenset(
 LAUNCHERS = (
     #         name, marks,
     #         rank, ranks, local rank, local ranks, node, nodes
-    _launcher("poprun", POPDIST_TOTAL_REPLICAS,
-              OMPI_RANK, OMPI_RANKS, "POPDIST_LOCAL_INSTANCE_INDEX", OMPI_LOCAL_RANKS),
     _launcher("torchrun", RUN_ID, *_TORCHS),
     _launcher("torch variables", "",
               RANK, RANKS, LOCAL_RANK, LOCAL_RANKS, ("NODE_RANK", GROUP_RANK), GROUP_RANKS),
-    _launcher("horovod", "",
-              "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK",
-              "HOROVOD_CROSS_SIZE"),
     _launcher("jax variables", JAX_COORDINATOR,
               ("JAX_PROCESS_ID", "JAX_PROCESS_INDEX"), ("JAX_NUM_PROCESSES", "JAX_PROCESS_COUNT")),
-    _launcher("tf_config", TF_CONFIG, one_per_machine=True),
+    _launcher("horovodrun", "HOROVOD_RANK"),
+    _launcher("poprun", "POPDIST_NUM_TOTAL_REPLICAS"),
+    _launcher("MVAPICH2", "MV2_COMM_WORLD_RANK"),
+    _launcher("PALS", "PALS_RANKID"),
+    _launcher("Flux", "FLUX_TASK_RANK"),
+    _launcher("jsrun", "JSM_NAMESPACE_RANK"),
     # not OMPI_COMM_WORLD_NODE_RANK: that is this process's number on its node, not the node's number
     _launcher("openmpi", "",
-              OMPI_RANK, OMPI_RANKS, "OMPI_COMM_WORLD_LOCAL_RANK", OMPI_LOCAL_RANKS),
-    _launcher("mvapich2", "",
-              "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
-    _launcher("pals", PALS_RANK,
-              PALS_RANK, ("PALS_SIZE", PMI_RANKS), "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID"),
-    _launcher("flux", "",
-              "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
-    _launcher("jsrun", "",
-              "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"),
+              OMPI_RANK, OMPI_RANKS, OMPI_LOCAL_RANK, OMPI_LOCAL_RANKS),
     _launcher("mpich", "",
-              "PMI_RANK", PMI_RANKS, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+              "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     # the step, not the allocation: a step may be smaller
     _launcher("slurm", (SLURM_PROCID, SLURM_STEP_ID),
               SLURM_PROCID, ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"), "SLURM_LOCALID", "", SLURM_NODEID,
               ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")),
-    _launcher("kubeflow", (PET_NODES, PET_NODE), one_per_machine=True),
-    _launcher("tpu", TPU_HOSTS, "TPU_WORKER_ID", one_per_machine=True),
-    # the number of pods is not in a pod's environment
-    _launcher("kubernetes", (KUBERNETES_INDEX, "KUBERNETES_SERVICE_HOST"),
-              KUBERNETES_INDEX, OWN_RANKS, one_per_machine=True),
+    _launcher("a TensorFlow cluster", "TF_CONFIG", several='"worker"'),
+    _launcher("Kubeflow", "PET_NNODES"),
+    _launcher("a Kubernetes Indexed Job", "JOB_COMPLETION_INDEX"),
+    _launcher("a TPU pod", "TPU_WORKER_HOSTNAMES", several=","),
 )
 # fmt: on
 
@@ -174,12 +148,6 @@ class Replicas:
     total: int
     local: int
     offset: int
-
-    def __post_init__(self) -> None:
-        if self.local < 1 or self.offset < 0 or self.offset + self.local > self.total:
-            raise BadOption(
-                f"{self} does not fit: offset..offset+local-1 must lie in 0..total-1; check what the launcher set"
-            )
 
 
 def current() -> Mapping[str, str]:
@@ -211,21 +179,24 @@ def integer(environ: Mapping[str, str], name: str) -> int | None:
         raise BadOption(f"{name}={text!r} is not an integer; unset it or start the program with its launcher") from None
 
 
+def started_by_run(environ: Mapping[str, str]) -> bool:
+    """Whether torch's variables are those that `headrace run` set, and not those of a launcher started inside it."""
+    return environ.get(OWN_RUN) == f"{environ.get(RANK)}/{environ.get(RANKS)}"
+
+
 def replicas(environ: Mapping[str, str] | None = None) -> Replicas | None:
-    """What the launcher says about replicas: `headrace run` first, then PopRun; None when neither started us."""
+    """What `headrace run` says about replicas; None when it did not start us."""
     environ = current() if environ is None else environ
-    for total_name, local_name, offset_name in (
-        (TOTAL_REPLICAS, LOCAL_REPLICAS, REPLICA_OFFSET),
-        (POPDIST_TOTAL_REPLICAS, POPDIST_LOCAL_REPLICAS, POPDIST_REPLICA_OFFSET),
-    ):
-        total = integer(environ, total_name)
-        if total is None:
-            continue
-        local, offset = integer(environ, local_name), integer(environ, offset_name)
-        if offset is None and total != 1:
-            raise BadOption(f"{total_name}={total} is set but {offset_name} is not; unset it or set both")
-        return Replicas(total, 1 if local is None else local, offset or 0)
-    return None
+    local = integer(environ, LOCAL_REPLICAS)
+    if local is None:
+        return None
+    rank, ranks = integer(environ, RANK), integer(environ, RANKS)
+    if not started_by_run(environ) or rank is None or ranks is None or local < 1:
+        raise BadOption(
+            f"{LOCAL_REPLICAS}={local} is set, but {OWN_RUN}={environ.get(OWN_RUN)}, {RANK}={rank}, {RANKS}={ranks}: "
+            "another launcher was started inside `headrace run`; start the ranks with one launcher"
+        )
+    return Replicas(local * ranks, local, local * rank)
 
 
 def job(environ: Mapping[str, str] | None = None) -> str:
