@@ -457,6 +457,29 @@ def test_an_iterator_that_has_ended_is_not_asked_again(options: dict[str, Any], 
     assert [len(epoch) for epoch in epochs(DataLoader, shuffle_window=2)] == list(map(len, epochs(TorchLoader)))
 
 
+class Rounds:
+    """Is its own iterator, and starts again when it has ended."""
+
+    at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        self.at = (self.at + 1) % 6
+        if not self.at:
+            raise StopIteration
+        return self.at
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_the_end_of_a_sampler_is_the_end_of_the_epoch_also_where_it_starts_again(workers: int) -> None:
+    """With workers, torch goes on with the next round in the same epoch."""
+    expected = list(TorchLoader(range(9), batch_size=None, sampler=Rounds()))
+    loader = DataLoader(range(9), batch_size=None, sampler=Rounds(), num_workers=workers)
+    assert list(loader) == list(loader) == expected
+
+
 def test_an_error_of_worker_init_fn_is_raised() -> None:
     loader = DataLoader(range(4), num_workers=2, worker_init_fn=fails)
     with pytest.raises(ZeroDivisionError) as caught:

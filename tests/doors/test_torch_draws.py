@@ -184,6 +184,23 @@ def _following(watch: Watch) -> Any:
     return sampler
 
 
+class Regrouping(BatchSampler):
+    """Extends torch's batch sampler: the first index of each batch comes twice."""
+
+    watch: Watch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in super().__iter__():
+            self.watch.note("batch", batch)
+            yield [batch[0], *batch]
+
+
+def _regrouping(watch: Watch) -> Any:
+    sampler = Regrouping(RandomSampler(range(N)), 3, False)
+    sampler.watch = watch
+    return sampler
+
+
 def _own(seed: int = 5) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -215,6 +232,7 @@ RECORDED: dict[str, Make] = {
     },
     "a part of torch's DistributedSampler": lambda watch: {"sampler": _distributed(watch), "batch_size": SIZE},
     "a part of torch's SequentialSampler": lambda watch: {"sampler": _following(watch), "batch_size": SIZE},
+    "a part of torch's BatchSampler": lambda watch: {"batch_sampler": _regrouping(watch)},
     "a list that is no sampler": lambda watch: {"batch_sampler": Listening(watch)},
 }
 
@@ -286,8 +304,9 @@ EARLY: dict[str, Callable[[], dict[str, Any]]] = {
 
 HOW = [
     (0, None, False),
-    *((workers, ahead, stay) for workers in (1, 2, 3) for ahead in (1, 2, 3) for stay in (False, True)),
+    *((workers, ahead, stay) for workers in (1, 2, 3) for ahead in (None, 1, 2, 3) for stay in (False, True)),
 ]
+"""Numbers of workers, `prefetch_factor`, and whether workers stay."""
 
 
 def options(workers: int, ahead: int | None, stay: bool) -> dict[str, Any]:
@@ -296,7 +315,8 @@ def options(workers: int, ahead: int | None, stay: bool) -> dict[str, Any]:
 
 def cases(names: dict[str, Any]) -> list[Any]:
     """Reduced: each name once, one way to run it after the other."""
-    return depth([(name, *HOW[7 * place % len(HOW)]) for place, name in enumerate(names)], across(names, HOW))
+    each = [(name, *HOW[7 * place % len(HOW)]) for place, name in enumerate(names)]
+    return depth(each, [(name, *how) for name in names for how in HOW])
 
 
 def walk(loader: Any, watch: Watch, stop: int | None, look: Callable[[], Any]) -> Iterator[Any]:
@@ -355,6 +375,33 @@ def test_a_generator_is_drawn_from_when_torch_draws(name: str, workers: int, ahe
         return [one for stop in STOPS for one in walk(loader, Watch(), stop, look)]
 
     how = options(workers, ahead, stay)
+    assert run(DataLoader) == run(TorchLoader)
+
+
+CHANGING: dict[str, Callable[[list[int]], dict[str, Any]]] = {
+    "a subset": lambda indices: {"sampler": SubsetRandomSampler(indices), "batch_size": SIZE},
+    "a subset, no batches": lambda indices: {"sampler": SubsetRandomSampler(indices), "batch_size": None},
+    "a list": lambda indices: {"sampler": indices, "batch_size": SIZE},
+    "a batch sampler of a list": lambda indices: {"batch_sampler": BatchSampler(indices, 3, True)},
+}
+
+
+@pytest.mark.parametrize("ahead", [None, 1])
+@pytest.mark.parametrize(("name", "workers"), across(CHANGING, (0, 1, 2, 3)))
+def test_indices_that_the_loop_changes_are_seen_when_torch_sees_them(
+    name: str, workers: int, ahead: int | None
+) -> None:
+    def run(loader_class: Any) -> list[Any]:
+        begin_anew()
+        indices = list(range(N))
+        options = CHANGING[name](indices) | {"num_workers": workers, "prefetch_factor": ahead if workers else None}
+        seen = []
+        for batch in loader_class(Sound(), collate_fn=list, **options):
+            seen.append(told(batch))
+            indices.append(indices.pop(0))
+            indices[7:9] = indices[8], indices[7]
+        return seen
+
     assert run(DataLoader) == run(TorchLoader)
 
 

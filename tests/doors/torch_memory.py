@@ -1295,6 +1295,48 @@ class DrawingStream(RememberingStream):
         return random.random(), np.random.rand(), torch.rand(())
 
 
+@kind("a stream that does something when it is left")
+class LeavingStream(RememberingStream):
+    left = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from super().__iter__()
+        finally:
+            self.left += 1
+
+    def sample(self, number: int) -> Any:
+        return self.left
+
+
+class Passing:
+    """An iterator that counts when it goes away."""
+
+    def __init__(self, stream: "PassingStream") -> None:
+        self.stream = stream
+        self.number = 0
+
+    def __iter__(self) -> "Passing":
+        return self
+
+    def __next__(self) -> Any:
+        if self.number == N:
+            raise StopIteration
+        self.number += 1
+        return self.number, self.stream.gone
+
+    def __del__(self) -> None:
+        self.stream.gone += 1
+
+
+@kind("a stream whose iterator counts when it goes away")
+class PassingStream(IterableDataset[Any]):
+    gone = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return Passing(self)
+
+
 @kind("a stream that is its own iterator")
 class OwnIterator(IterableDataset[Any]):
     """Goes on where the epoch before has stopped."""

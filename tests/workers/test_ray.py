@@ -6,8 +6,10 @@ A reduced form runs always; everything under `scripts/test --integrations` and `
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from headrace.engine.workers.ray import answers, same_node
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
 from tests.conftest import RunScript
 from tests.depth import DEPTH, depth
+from tests.engine.test_errors_at_an_index import BAD, SIZE, Noting
+from tests.engine.test_errors_at_an_index import read as results
 from tests.laws.pipes import RANDOM_STEPS, Numbers, double, drawn, odd, pipes, read, shown, some, stream
 from tests.workers.ray_head import head
 
@@ -262,6 +266,14 @@ def test_an_error_keeps_its_type_and_gains_its_place() -> None:
         assert "position 7" in "".join(caught.value.__notes__)
         assert caught.traceback[-1].name == "fails"
         assert next(batches) == [10, 11, 12, 13, 14]
+
+
+def test_an_error_leaves_every_other_sample_made_exactly_once(tmp_path: Path) -> None:
+    note = Noting(tmp_path / "calls", BAD["in the middle"])
+    with Loader(Pipe.of(Numbers(SIZE)).map(note), workers=2, kind="ray") as loader:
+        found = list(results(loader))
+    assert found == [("failed", x) if x in note.bad else x for x in range(SIZE)]
+    assert note.calls() == Counter(range(SIZE))
 
 
 def test_an_error_while_an_actor_starts_is_raised_as_it_is() -> None:

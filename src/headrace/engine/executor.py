@@ -120,6 +120,9 @@ class Executor:
             if state is None and block > 0:
                 return [], True, None  # the block before failed: an iterator that has raised is over
             cursor = self._open_strand(opened, strand, state)
+            for other in self._opened.values():
+                if other is not opened:
+                    other.strands.pop(strand, None)  # what an epoch that was left has open of it ends here
             if block == 0 and self.program.head.op.opens:
                 opened.strands[strand] = (1, cursor)
                 return [], False, cursor.state()
@@ -152,6 +155,10 @@ class Executor:
             self.timings = opened.timed.read_clock()
         opened.strands[strand] = (block + 1, cursor)
         return samples, ended, cursor.state()
+
+    def close(self) -> None:
+        """Nothing more is asked for: streams that are open here end."""
+        self._opened.clear()
 
     def _open_strand(self, opened: "_Opened", strand: int, state: State | None) -> Cursor:
         opening = Opening(

@@ -77,6 +77,7 @@ class InlineWorkers(Workers):
 
     def close(self) -> None:
         self._tickets.clear()
+        self._task.executor.close()
 
 
 def answer(task: Task, ticket: Ticket) -> Reply:

@@ -40,6 +40,10 @@ HELD = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait while a process is being started."""
 
 
+class Unwanted(Exception):
+    """Nobody reads what this worker says any more: the consumer is gone, or has left what it was making."""
+
+
 class Child:
     """One worker process, from inside."""
 
@@ -150,11 +154,20 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         child = Child(sock, number, program)
     except BaseException as error:
         error.add_note(f"headrace: while worker {number} was starting")
-        _send(sock, [_start_failed(error)])
+        with contextlib.suppress(Unwanted):
+            _send(sock, [_start_failed(error)])
         return
-    _send(sock, [marshal.dumps((READY, os.getpid()))])
-    handled, recycle = 0, extra.get("recycle")
-    limit = extra.get("recycle_memory")
+    try:
+        _send(sock, [marshal.dumps((READY, os.getpid()))])
+        _run_tickets(child, sock, extra.get("recycle"), extra.get("recycle_memory"))
+    except Unwanted:
+        pass
+    finally:
+        child.task.executor.close()
+
+
+def _run_tickets(child: Child, sock: socket.socket, recycle: int | None, limit: int | None) -> None:
+    handled = 0
     while True:
         try:
             data, fds = wire.receive(sock)
@@ -185,7 +198,7 @@ def _send(sock: socket.socket, replies: list[bytes], fd: int = -1) -> None:
     try:
         wire.send(sock, marshal.dumps(replies), (fd,) if fd >= 0 else ())
     except (BrokenPipeError, ConnectionResetError):
-        os._exit(0)  # the consumer is gone
+        raise Unwanted from None
     finally:
         if fd >= 0:
             os.close(fd)
@@ -243,7 +256,8 @@ def open_and_serve(
     except BaseException as error:
         note = f"headrace: while the pipe was being opened in worker {number}; is a module missing there?"
         error.add_note(note)
-        _send(connection, [_start_failed(error)])
+        with contextlib.suppress(Unwanted):
+            _send(connection, [_start_failed(error)])
         return
     finally:
         os.close(shipped)

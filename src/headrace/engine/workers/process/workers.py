@@ -12,6 +12,7 @@ import marshal
 import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +34,8 @@ from headrace.memory.arena import Slot
 IN_MESSAGE = 48 * 1024
 FDS = 32
 """The most descriptors in one message."""
+PATIENCE = 0.5
+"""Seconds that workers have to end, all together; what a sample is writing then is cut off."""
 
 Outgoing = tuple[tuple[Any, ...], Sequence[int]]
 """The fields of a `messages.SentTicket`, and the descriptors that are sent with it."""
@@ -98,6 +101,11 @@ class WorkerProcess(RemoteWorker):
         """Let it end when it has done what it was given."""
         with contextlib.suppress(OSError):
             self.started.sock.send(marshal.dumps((STOP,)))
+
+    def leave(self) -> None:
+        """Let it end as soon as the batch at hand is done: a file that a sample is writing now is not cut off."""
+        with contextlib.suppress(OSError):
+            self.started.sock.shutdown(socket.SHUT_RDWR)
 
 
 class ProcessWorkers(RemoteWorkers[WorkerProcess]):
@@ -325,11 +333,11 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
     def _end(self) -> None:
         alive = list({id(w): w for w, _ in self._by_fd.values()}.values())
         for worker in alive:
-            if not worker.queue:
-                worker.stop()
+            if worker.ready or not worker.queue:
+                worker.leave()
             else:
                 worker.started.kill()
-        deadline = time.monotonic() + 0.5
+        deadline = time.monotonic() + PATIENCE
         for worker in alive:
             if not wire.readable(worker.started.pidfd, max(0.0, deadline - time.monotonic())):
                 worker.started.kill()
