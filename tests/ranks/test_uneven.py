@@ -134,7 +134,7 @@ def test_what_not_every_rank_can_have_is_counted_where_samples_are_regrouped_too
             got = read(REGROUPED[shape](Pipe.of(Numbers(n))), ranks, monkeypatch)
         assert {len(rank) for rank in got} == {n // ranks}
         counted = sum(int(count) for count in re.findall(r"(\d+) \w+ (?:of this rank )?are left out", records.text))
-        assert counted == (0 if shape == "batched twice" else n % ranks)
+        assert counted == n % ranks
     with pytest.raises(BadPipe, match=r"no step of this epoch can be made|1 samples are left"):
         read(REGROUPED[shape](Pipe.of(Numbers(1))), ranks, monkeypatch)
 
