@@ -45,6 +45,8 @@ class CountedSharing(ExchangingSharing):
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         self._verify(epoch, at)
         assert at is None or isinstance(at, RunPlace)
+        if at is None and self._must_guess:
+            return Start()
         rounds = self._rounds(epoch)
         share = self._world.share_rank
 

@@ -1,6 +1,6 @@
 """Exchanging: what ranks have in common that tell each other how far they are while an epoch runs."""
 
-from headrace.errors import BadPipe
+from headrace.errors import BadPipe, warn_once
 from headrace.ranks.agree import group_timeout
 from headrace.ranks.exchange import EpochRounds, Exchange
 from headrace.sharing.arithmetic import Sharing
@@ -21,6 +21,18 @@ class ExchangingSharing(Sharing):
         super()._connect()
         if self._agreement is not None and self._exchange is None:
             self._exchange = Exchange(self._agreement, group_timeout(self._timeout))
+
+    @property
+    def _must_guess(self) -> bool:
+        """Ranks are not connected, and have as many steps as arithmetic says, unless samples fail. A warning says so."""
+        if self._exchange is not None or not self.program.one_to_one:
+            return False
+        warn_once(
+            "torch.distributed does not connect these ranks, so they cannot tell each other how many batches they "
+            "have: one on which samples fail, or that gets a group less, makes fewer steps than others; "
+            "initialise torch.distributed before iterating"
+        )
+        return True
 
     def _rounds(self, epoch: int) -> EpochRounds:
         """The rounds of an epoch that begins now."""

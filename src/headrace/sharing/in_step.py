@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from headrace.engine.epoch import Epoch, Start
 from headrace.engine.places import EpochPlace, JobPlace, RunningEpoch, RunPlace, plain_epoch_place
 from headrace.engine.program import Program
-from headrace.errors import BadPipe, HeadraceError, warn_once
+from headrace.errors import BadPipe, HeadraceError
 from headrace.ranks.exchange import EpochRounds, Round
 from headrace.sharing.exchanging import ExchangingSharing
 
@@ -48,12 +48,7 @@ class InStepSharing(ExchangingSharing):
 
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         self._verify(epoch, at)
-        if self._exchange is None and self.program.one_to_one and not isinstance(at, JobPlace):
-            warn_once(
-                "torch.distributed does not connect these ranks, so they cannot tell each other how many batches they "
-                "have: one on which a whole batch fails, or that gets a group less, makes fewer steps than others; "
-                "initialise torch.distributed before iterating"
-            )
+        if self._must_guess and not isinstance(at, JobPlace):
             return super().begin(epoch, at)
         rounds = self._rounds(epoch)
         here, behind = at, 0

@@ -58,7 +58,7 @@ class Position(Place):
         parts = indexed.parts is not None
         if first.group is None:
             # Where ops decide how many samples there are, ranks tell each other: no position need be left out.
-            uneven = not program.one_to_one
+            uneven = not program.one_to_one or program.skips
             return Items(program.block, setting.world, setting.epoch, indexed.length, self.position, parts, uneven)
         return Batches(first, setting.world, ends, setting.epoch, indexed.length, self.position, parts)
 
