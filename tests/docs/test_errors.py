@@ -238,7 +238,7 @@ ELSEWHERE = {
     "no step of this epoch can be made": ("ranks/test_uneven.py", "no step of this epoch can be made"),
     "... samples are left after the ops": ("plan/test_counted.py", "samples are left"),
     "position ... has ...": ("ranks/test_counted_rows.py", "decide by the sample alone"),
-    "the snapshot is of headrace 0.2": ("cli/test_snapshot.py", "headrace 0.2"),
+    "the snapshot is of headrace 0.2": ("cli/test_snapshot.py", "on several ranks"),
     "rank ... was given another": ("ranks/test_ranks.py", "RanksDisagree"),
 }
 

@@ -24,7 +24,7 @@ class ExchangingSharing(Sharing):
 
     @property
     def _must_guess(self) -> bool:
-        """Ranks are not connected, and have as many steps as arithmetic says, unless samples fail. A warning says so."""
+        """Ranks are not connected, and make the steps that arithmetic says unless samples fail; a warning says so."""
         if self._exchange is not None or not self.program.one_to_one:
             return False
         warn_once(
