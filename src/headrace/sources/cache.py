@@ -20,7 +20,9 @@ from hashlib import blake2b
 from typing import Any
 
 from headrace.errors import BadOption
+from headrace.observe.meter import files
 from headrace.sources import lock
+from headrace.sources.bytes import local_stream
 
 CHUNK = 1 << 20
 LOCK = ".lock"
@@ -139,9 +141,10 @@ class DiskCache:
 def _open_copy(path: str) -> Any:
     """The copy, opened and marked as just used; None if there is none."""
     try:
-        file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+        file = local_stream(path)
     except FileNotFoundError:
         return None
+    files.hit()
     _touch(file.fileno())
     return file
 
