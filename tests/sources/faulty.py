@@ -26,6 +26,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -150,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{total}")
         else:
             self.send_response(200)
-        self.send_header("ETag", '"two"' if kind == "changed" else '"one"')
+        self.send_header("ETag", '"changed"' if kind == "changed" else f'"{zlib.crc32(data)}"')
         self.send_header("Last-Modified", MODIFIED)
         if kind == "chunked":
             self.close_connection = True

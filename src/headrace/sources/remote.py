@@ -251,8 +251,10 @@ class Forward(ByteFile):
         return self._file.state
 
     def pread(self, start: int, size: int) -> bytes:
-        if self._stream is None or start < self._stream.tell():
+        if self._stream is None:
             self._stream = self._file.stream(start)
+        elif start < self._stream.tell():
+            self._stream.seek(start)  # (a little back: inside the buffer)
         # (Jumps go forward by less than what is on its way, or by the data of a member that nobody looks at.)
         while (passed := min(start - self._stream.tell(), BUFFER)) and self._stream.read(passed):
             pass

@@ -113,9 +113,12 @@ class StoreOrigin:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        protocol, bucket, self._key = place_of(url)
-        self._store = store_of(protocol, bucket)
+        self._protocol, self._bucket, self._key = place_of(url)
         self._process = os.getpid()
+
+    @property
+    def _store(self) -> Any:
+        return store_of(self._protocol, self._bucket)
 
     def fetch(self, start: int, stop: int) -> Part:
         global _used
