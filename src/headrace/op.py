@@ -72,6 +72,8 @@ class Indexed:
         """How many tokens each sample has, where that is known without reading any."""
         self.varies = False
         """Another turn may have another length."""
+        self.light = False
+        """Samples cost nothing and run no code of the user's: the op behind may be told of later ones (`Each.soon`)."""
         self.remark = ""
         """A line of `explain()` about the order."""
         self.trouble = ""
@@ -238,6 +240,8 @@ class Each(Op[In, Out]):
     accepts = is_count
     together: ClassVar[bool] = False
     """Many samples at once are cheaper than one by one: the op writes `apply_all` too."""
+    soon: "Callable[[Any], None] | None" = None
+    """Told of samples that come later, so that it may begin what takes long and keeps nobody from work."""
 
     def apply(self, sample: In) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define apply()")

@@ -181,7 +181,7 @@ class Executor:
         if avoid:
             wanted = [p for p in wanted if p not in avoid]
         chain = opened.chains[stage.number]
-        get, ahead = opened.indexed.get, opened.indexed.ahead
+        get, ahead = opened.indexed.get, opened.ahead
         if ahead is not None and ALONE not in avoid and wanted:
             self.header[1], self.header[2] = wanted[0], AHEAD
             ahead(wanted)
@@ -375,6 +375,20 @@ class _Opened:
         self._indexed: Indexed | None = None
         self._told = 0
         """The first position of which the source was not told yet."""
+
+    @cached_property
+    def ahead(self) -> Upcoming | None:
+        """Who is told of the samples of a ticket: the source, or the first op if they cost the source nothing."""
+        get, ops = self.indexed.get, self._program.stages[0].ops
+        soon = ops[0].op.soon if ops and isinstance(ops[0].op, Each) and self.indexed.light else None
+        if self.indexed.ahead is not None or soon is None:
+            return self.indexed.ahead
+
+        def begin(positions: Sequence[int]) -> None:
+            for position in positions:
+                soon(get(position))
+
+        return Upcoming(begin)
 
     def look(self, ahead: Upcoming, wanted: Sequence[int]) -> None:
         """Tell the source what comes after these positions, as far as it wants to know and does not know yet.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from headrace.op import Source
+from headrace.op import Here, Indexed, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,12 @@ class Files(Source[str]):
 
     def get(self, position: int) -> str:
         return self.paths[position]
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        found = Source.index(self, inputs, here)
+        assert found is not None
+        found.light = True
+        return found
 
     def describe(self) -> str:
         few = ", ".join(map(repr, self.paths[:2]))

@@ -46,7 +46,9 @@ BEGUN = 48
 def begin(path: Path) -> None:
     """Open a remote file that is asked for soon, in a thread: `open_path` takes it then."""
     key = os.getpid(), os.fspath(path)
-    if is_remote(path) and key not in _begun and len(_begun) < BEGUN:
+    if is_remote(path) and key not in _begun:
+        while len(_begun) >= BEGUN:  # (nobody has asked for it: the loop was left)
+            _begun.pop(next(iter(_begun)), None)
         _begun[key] = UNITS.submit(partial(_open_remote, key[1]))
 
 

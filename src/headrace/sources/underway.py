@@ -11,7 +11,7 @@ from headrace.memory.cache import UnitCache
 from headrace.sources.pool import UNITS, Coming
 
 AHEAD = 64 << 20
-"""Bytes that are made before they are asked for, about; at most a fourth of the memory."""
+"""Bytes that are made before they are asked for, about; at most half of the memory."""
 FARTHEST = 1 << 16
 """Samples that are looked ahead, at the most."""
 
@@ -26,7 +26,7 @@ class Underway:
 
     def look(self, mean: int, length: int) -> int:
         """How many samples of `mean` bytes, of `length` in all, are worth looking ahead."""
-        room = min(AHEAD, self._slots.count * self._slots.size // 4)
+        room = min(AHEAD, self._slots.count * self._slots.size // 2)
         return max(1, min(room // max(1, mean), FARTHEST, length))
 
     def begin(self, units: Iterable[int]) -> None:

@@ -1,19 +1,19 @@
 """Open files: paths and URLs as streams."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Upcoming
+from headrace.op import Here, indexed_input
 from headrace.ops.files.per_file import EachFile
 from headrace.sources.cache import DiskCache
 from headrace.sources.open import begin, open_stream
 from headrace.sources.stream import StreamWrapper
 
-LOOK = 32
-"""Files that are opened before they are asked for, where they are remote."""
+LOOK = 16
+"""Remote files that are opened before their turn."""
 MODES = ("b", "t", "rb", "rt", "r")
 
 
@@ -38,16 +38,22 @@ class OpenFiles(EachFile[tuple[str, StreamWrapper]]):
         mode = self.mode if self.mode.startswith("r") else f"r{self.mode}"
         return os.fspath(sample), open_stream(sample, mode, self.encoding, self.cache)
 
-    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        found, (inner,) = EachFile.index(self, inputs, here), inputs
-        if found is not None and self.cache is None:
+    def flow(self, samples: Iterator[Any], here: Here) -> Iterator[tuple[str, StreamWrapper]]:
+        return EachFile.flow(self, self._looking(samples, here), here)
 
-            def begun(positions: Sequence[int]) -> None:
-                for position in positions:
-                    begin(inner.get(position))
+    def _looking(self, samples: Iterator[Any], here: Here) -> Iterator[Any]:
+        """The same paths; those that come next are opened meanwhile."""
+        known = indexed_input(samples) if here.strands == 1 else None
+        begun = here.emitted if here.note is None else here.note
+        for number, sample in enumerate(samples, begun):
+            while known is not None and known.light and begun < min(number + LOOK, known.length):
+                self.soon(known.get(begun))
+                begun += 1
+            yield sample
 
-            found.ahead = Upcoming(begun, begun, LOOK)
-        return found
+    def soon(self, sample: object) -> None:
+        if self.cache is None and isinstance(sample, str | os.PathLike):
+            begin(sample)
 
     def identity(self) -> tuple[Any, ...]:
         return ("open_files",)  # how a file is opened changes neither order nor number of the samples
