@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Any
 
 from headrace.op import Here, Indexed, Source
+from headrace.secrets import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Files(Source[str]):
         return found
 
     def describe(self) -> str:
-        few = ", ".join(map(repr, self.paths[:2]))
+        few = ", ".join(map(repr, map(shown, self.paths[:2])))
         return f"files({few}{f', ... {len(self.paths)} in all' if len(self.paths) > 2 else ''})"
 
     def identity(self) -> tuple[Any, ...]:

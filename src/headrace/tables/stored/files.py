@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace.errors import BadOption, BadPipe
 from headrace.observe.meter import files
+from headrace.secrets import shown
 from headrace.sources.bytes import FileState, is_remote, local
 from headrace.sources.pool import at_once
 from headrace.tables.column import Ints
@@ -174,8 +175,8 @@ def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> 
     except pa.ArrowInvalid as error:
         # Also files that pyarrow writes and does not read: https://github.com/apache/arrow/issues/35692
         raise BadPipe(
-            f"row group {group} of {path} cannot be read ({error}): write the file anew, or choose other columns than "
-            f"{', '.join(columns[:20])} with columns=[...]"
+            f"row group {group} of {shown(path)} cannot be read ({error}): write the file anew, or choose other columns "
+            f"than {', '.join(columns[:20])} with columns=[...]"
         ) from None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.errors import BadOption
 from headrace.observe.meter import planned
+from headrace.secrets import shown
 from headrace.sources.bytes import FileState, Local, LocalStream, Span, is_remote, local
 from headrace.sources.pool import at_once
 from headrace.tables.convert.arrow_types import inner_types, is_list
@@ -47,8 +48,8 @@ def read_summaries(format: str, files: Mapping[str, FileState]) -> list[FileSumm
             return found
         except pa.ArrowInvalid as error:
             raise BadOption(
-                f"{path} is not a file of the format {format} ({error}); choose the right ones, for example with a "
-                f"pattern such as 'folder/*.{format}'"
+                f"{shown(path)} is not a file of the format {format} ({error}); choose the right ones, for example with "
+                f"a pattern such as 'folder/*.{format}'"
             ) from None
 
     return at_once(read, files)
