@@ -101,7 +101,9 @@ class StoredFiles(Source[Any]):
         return opened.units
 
     def _open(self, number: int) -> ByteFile:
-        return _open_file(self.paths[number], self.states[number], self.format)
+        # (Who fetches a remote file is not the same after a fork.)
+        process = os.getpid() if self._remote else 0
+        return _open_file(self.paths[number], self.states[number], self.format, process)
 
     def _check_sidecars(self) -> None:
         """Raise if a sidecar file, by which samples were found, has changed since."""
@@ -181,12 +183,7 @@ def _catalog(
     return _Catalog(spans, ends, np.concatenate(unit_ends), total, largest)
 
 
-def _open_file(path: str, state: FileState, format: StoredFormat) -> ByteFile:
-    """A file that stays open while it is among those that were read last, or somebody still reads it."""
-    # (Who fetches a remote file is not the same after a fork.)
-    return _opened(path, state, format, os.getpid() if is_remote(path) else 0)
-
-
 @lru_cache(maxsize=OPEN)
-def _opened(path: str, state: FileState, format: StoredFormat, process: int) -> ByteFile:
+def _open_file(path: str, state: FileState, format: StoredFormat, process: int) -> ByteFile:
+    """A file that stays open while it is among those that were read last, or somebody still reads it."""
     return format.open(path, state)

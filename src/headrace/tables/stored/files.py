@@ -175,7 +175,7 @@ def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> 
     except pa.ArrowInvalid as error:
         # Also files that pyarrow writes and does not read: https://github.com/apache/arrow/issues/35692
         raise BadPipe(
-            f"row group {group} of {shown(path)} cannot be read ({error}): write the file anew, or choose other columns "
+            f"row group {group} of {shown(path)} cannot be read ({error}): write the file anew, or choose others "
             f"than {', '.join(columns[:20])} with columns=[...]"
         ) from None
 

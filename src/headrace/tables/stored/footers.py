@@ -48,8 +48,8 @@ def read_summaries(format: str, files: Mapping[str, FileState]) -> list[FileSumm
             return found
         except pa.ArrowInvalid as error:
             raise BadOption(
-                f"{shown(path)} is not a file of the format {format} ({error}); choose the right ones, for example with "
-                f"a pattern such as 'folder/*.{format}'"
+                f"{shown(path)} is not a file of the format {format} ({error}); choose the right ones, for example "
+                f"with a pattern such as 'folder/*.{format}'"
             ) from None
 
     return at_once(read, files)
