@@ -36,7 +36,8 @@ ROWS: list[list[str]] = [
     ["headrace.op headrace.inputs"],
     ["headrace.context"],
     ["headrace.plan", "headrace.observe", "headrace.memory"],
-    ["headrace.brief", "headrace.errors", "headrace.nested", "headrace.secrets", "headrace.tracebacks"],
+    ["headrace.brief", "headrace.errors", "headrace.nested", "headrace.tracebacks"],
+    ["headrace.secrets"],  # what messages may show of a URL
 ]
 
 # Public methods that are doors to a higher row, imported inside the method only: (importer, imported) -> why.

@@ -13,17 +13,17 @@ import numpy as np
 from headrace.errors import BadOption, BadPipe
 from headrace.observe.meter import files
 from headrace.secrets import shown
-from headrace.sources.bytes import FileState, is_remote, local
+from headrace.sources.bytes import FileState, is_remote
 from headrace.sources.pool import at_once
 from headrace.tables.column import Ints
 from headrace.tables.convert.arrow_types import inner_types
 from headrace.tables.convert.from_arrow import takeable_schema, unsliced
 from headrace.tables.matching import check_expression
-from headrace.tables.packages import ds, fs, pa
+from headrace.tables.packages import ds, pa
 from headrace.tables.stored.chunks import chunk_file
 from headrace.tables.stored.data_files import DataFile, Value
 from headrace.tables.stored.drift import shared_schema
-from headrace.tables.stored.footers import chunks_of, open_arrow, open_parquet
+from headrace.tables.stored.footers import chunks_of, open_arrow, open_parquet, open_source
 from headrace.tables.stored.manifest import Manifest, file_summaries
 from headrace.tables.stored.source import ROWS, StoredTable
 
@@ -154,15 +154,9 @@ class ParquetFiles(TableFiles):
             if value is not None:  # what is missing needs no word: it is in the schema and not in the file
                 same = ds.field(name) == value
                 known = same if known is None else known & same
-        if is_remote(path):
-            source, kind = (
-                pa.PythonFile(chunk_file(path, self.state(unit)), mode="r"),
-                ds.ParquetFileFormat(pre_buffer=False),
-            )
-            return kind.make_fragment(source, partition_expression=known, row_groups=[number])
-        where, kind = fs.LocalFileSystem(), ds.ParquetFileFormat()
-        inside = os.path.abspath(local(path))
-        return kind.make_fragment(inside, where, partition_expression=known, row_groups=[number])
+        source = pa.PythonFile(open_source(path, self.state(unit)), mode="r")
+        kind = ds.ParquetFileFormat(pre_buffer=False)
+        return kind.make_fragment(source, partition_expression=known, row_groups=[number])
 
 
 def _constant(value: Value, kind: Any, rows: int) -> Any:
@@ -175,8 +169,8 @@ def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> 
     except pa.ArrowInvalid as error:
         # Also files that pyarrow writes and does not read: https://github.com/apache/arrow/issues/35692
         raise BadPipe(
-            f"row group {group} of {shown(path)} cannot be read ({error}): write the file anew, or choose others "
-            f"than {', '.join(columns[:20])} with columns=[...]"
+            f"row group {group} of {shown(path)} cannot be read ({error}): write the file anew, or choose "
+            f"other columns than {', '.join(columns[:20])} with columns=[...]"
         ) from None
 
 

@@ -48,8 +48,8 @@ def read_summaries(format: str, files: Mapping[str, FileState]) -> list[FileSumm
             return found
         except pa.ArrowInvalid as error:
             raise BadOption(
-                f"{shown(path)} is not a file of the format {format} ({error}); choose the right ones, for example "
-                f"with a pattern such as 'folder/*.{format}'"
+                f"{shown(path)} is not a file of the format {format} ({error}); choose the right ones, for "
+                f"example with a pattern such as 'folder/*.{format}'"
             ) from None
 
     return at_once(read, files)
@@ -136,8 +136,12 @@ def misses(array: "Array") -> bool:
 
 def open_parquet(path: str, state: FileState | None = None) -> Any:
     """The file, opened by pyarrow."""
-    source = chunk_file(path, state) if is_remote(path) else LocalStream(local(path))
-    return pq.ParquetFile(pa.PythonFile(source, mode="r"), pre_buffer=False)
+    return pq.ParquetFile(pa.PythonFile(open_source(path, state), mode="r"), pre_buffer=False)
+
+
+def open_source(path: str, state: FileState | None) -> Any:
+    """The file as Python opens it, whose reads are counted."""
+    return chunk_file(path, state) if is_remote(path) else LocalStream(local(path))
 
 
 def open_arrow(path: str, state: FileState | None = None) -> Any:
