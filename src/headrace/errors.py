@@ -23,6 +23,8 @@ import errno
 from collections.abc import Iterable
 from functools import cache
 
+from headrace.secrets import shown
+
 LARGEST = 200_000_000
 """The limit of `TooLarge`, unless the user gives another one as `max_bytes`. It is here, and not beside what checks it
 (`sources.limit`), because workers import the verbs, whose default it is, and no sources."""
@@ -96,7 +98,11 @@ def missing(extra: str, package: str) -> MissingExtra:
 
 
 def name_file(error: Exception, path: str) -> None:
-    """Say in a note which file an error is about, if it does not say so itself."""
+    """Say in a note which file an error is about, if it does not say so itself; hide what is secret in its URL."""
+    open_to_all = shown(path)
+    if open_to_all != path:
+        error.args = tuple(arg.replace(path, open_to_all) if isinstance(arg, str) else arg for arg in error.args)
+    path = open_to_all
     note = f"headrace: reading {path}"
     if path not in str(error) and note not in getattr(error, "__notes__", ()):
         error.add_note(note)

@@ -51,8 +51,8 @@ class Indexed:
     `take(positions, names)`, where samples are rows of a table, is the table of many rows at once: all its columns, or
     those that are named. `many(positions)`, where an op works on many samples at once, gives the same as `get` of each;
     when it raises, the samples are asked for again one by one. `ahead(positions)`, over a source that reads many in one
-    call, lets it read those that `get` is asked for next. `again(turn)` is the same output with the random choices of
-    another turn: `cycle` reads it next.
+    call or fetches what it reads, lets it read those that `get` is asked for next. `again(turn)` is the same output
+    with the random choices of another turn: `cycle` reads it next.
     """
 
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
@@ -60,7 +60,7 @@ class Indexed:
         self.get = get
         self.take = take
         self.many: Many | None = None
-        self.ahead: Callable[[Sequence[int]], None] | None = None
+        self.ahead: Upcoming | None = None
         self.again: Callable[[int], Indexed] = lambda turn: self
         self.units: Units | None = None
         """Which positions are cheap to read together, where an order can make use of it."""
@@ -72,6 +72,8 @@ class Indexed:
         """How many tokens each sample has, where that is known without reading any."""
         self.varies = False
         """Another turn may have another length."""
+        self.light = False
+        """Samples cost nothing and run no code of the user's: the op behind may be told of later ones (`Each.soon`)."""
         self.remark = ""
         """A line of `explain()` about the order."""
         self.trouble = ""
@@ -87,6 +89,20 @@ class Indexed:
         self.units, self.parts, self.remark, self.scattered = inner.units, inner.parts, inner.remark, inner.scattered
         self.trouble, self.ahead = inner.trouble, inner.ahead
         return self
+
+
+class Upcoming(NamedTuple):
+    """What a source wants to know of the positions that it is asked for next."""
+
+    now: Callable[[Sequence[int]], None]
+    """Called with those of a ticket, before `get` is."""
+    later: Callable[[Sequence[int]], None] | None = None
+    """Called with those that come after them, each once: a hint, which may be wrong."""
+    look: int = 0
+    """How many positions ahead `later` wants to know of."""
+
+    def __call__(self, positions: Sequence[int]) -> None:
+        self.now(positions)
 
 
 class Lengths(NamedTuple):
@@ -224,6 +240,8 @@ class Each(Op[In, Out]):
     accepts = is_count
     together: ClassVar[bool] = False
     """Many samples at once are cheaper than one by one: the op writes `apply_all` too."""
+    soon: "Callable[[Any], None] | None" = None
+    """Told of samples that come later, so that it may begin what takes long and keeps nobody from work."""
 
     def apply(self, sample: In) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define apply()")

@@ -37,6 +37,7 @@ ROWS: list[list[str]] = [
     ["headrace.context"],
     ["headrace.plan", "headrace.observe", "headrace.memory"],
     ["headrace.brief", "headrace.errors", "headrace.nested", "headrace.tracebacks"],
+    ["headrace.secrets"],  # what messages may show of a URL
 ]
 
 # Public methods that are doors to a higher row, imported inside the method only: (importer, imported) -> why.

@@ -53,7 +53,7 @@ MISTAKES = [
         list(loader), list(loader)
     """, "a function that makes a new iterator"),
     of("files that are not there", "list(Pipe.files('nowhere/*.tar'))", "nowhere/*.tar"),
-    of("s3 without its package", "list(Pipe.lines('s3://bucket/a.txt'))", "headrace["),
+    of("a store without its package", "list(Pipe.lines('sftp://host/a.txt'))", "sftp://", "needs another package"),
     of("samples of different shapes", """
         import numpy as np
         samples = [{"image": np.zeros((2, 3))}, {"image": np.zeros((2, 4))}]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.sources.stored.format import DamagedFile
+from headrace.sources.bytes import DamagedFile
 from tests.conftest import RunScript
 from tests.depth import depth
 from tests.sources.stored import writers
@@ -259,7 +259,7 @@ def test_an_index_of_tokens_that_is_shortened_while_it_is_read_is_an_error_or_do
     code = """
         import sys
         from headrace import Loader, Pipe
-        from headrace.sources.stored.format import DamagedFile
+        from headrace.sources.bytes import DamagedFile
 
         rows = iter(Loader(Pipe.stored(sys.argv[1])))
         assert next(rows).tolist() == list(range(10))

@@ -12,7 +12,7 @@ from headrace import Loader, Pipe, World
 from headrace.errors import BadOption
 from headrace.ops.text import tokens
 from headrace.ops.text.tokens import StoredTokens
-from headrace.sources.stored.format import DamagedFile
+from headrace.sources.bytes import DamagedFile
 from tests.ops.text_data import write_tokens
 
 D = [[1, 2, 3], [4, 5], [6, 7, 8, 9], [10]]

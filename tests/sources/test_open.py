@@ -1,3 +1,4 @@
+import gzip
 import pickle
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,9 @@ import pytest
 from headrace.errors import MissingExtra
 from headrace.pipe.graph import Pipe
 from headrace.sources import extra, retry
-from headrace.sources.open import is_remote, open_fsspec, open_path, open_stream
+from headrace.sources.by_fsspec import open_fsspec
+from headrace.sources.bytes import is_remote
+from headrace.sources.open import open_path, open_stream
 from tests.ops.file_laws import everything
 
 fsspec = pytest.importorskip("fsspec")
@@ -70,7 +73,23 @@ def test_a_remote_stream_travels_by_being_opened_again(memory: Any) -> None:
             assert copy.read() == stream.read() == b"zwei\n"
 
 
-def test_a_failing_file_system_is_opened_again_at_the_byte_reached(
+def test_a_failing_file_system_is_asked_again(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = type(memory).cat_file, []
+
+    def breaking(self: Any, path: str, start: int | None = None, end: int | None = None, **rest: Any) -> bytes:
+        asked.append(start)
+        if len(asked) < 3:
+            raise ConnectionResetError("gone")
+        return bytes(real(self, path, start=start, end=end, **rest))
+
+    monkeypatch.setattr(type(memory), "cat_file", breaking)
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.001)
+    with open_fsspec("memory://d/b.txt") as file:
+        assert file.read() == b"drei\n"
+    assert asked == [0, 0, 0]
+
+
+def test_a_file_that_is_unpacked_by_its_file_system_goes_on_at_the_byte_reached(
     memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opens = []
@@ -79,30 +98,31 @@ def test_a_failing_file_system_is_opened_again_at_the_byte_reached(
         """Gives two bytes, then breaks."""
 
         def __init__(self, inner: Any) -> None:
-            self.inner, self.left, self.size = inner, 2, inner.size
+            self.inner, self.left = inner, 2
 
         def seekable(self) -> bool:
-            return True
-
-        def seek(self, offset: int) -> None:
-            self.inner.seek(offset)
-            opens.append(offset)
+            return False
 
         def read(self, size: int) -> bytes:
             if not self.left:
                 raise ConnectionResetError("gone")
-            self.left = 0
+            self.left = 0 if len(opens) < 3 else size
             return bytes(self.inner.read(min(size, 2)))
 
         def close(self) -> None:
             self.inner.close()
 
+    def opened(self: Any, *args: Any, **options: Any) -> Any:
+        opens.append(options)
+        return Breaking(real(self, *args, **options))
+
+    memory.pipe("/d/b.gz", gzip.compress(b"drei\n"))
     real = type(memory).open
-    monkeypatch.setattr(type(memory), "open", lambda self, *a, **k: Breaking(real(self, *a, **k)))
+    monkeypatch.setattr(type(memory), "open", opened)
     monkeypatch.setattr(retry, "FIRST_PAUSE", 0.001)
-    with open_fsspec("memory://d/b.txt") as file:
+    with open_fsspec("memory://d/b.gz", {"compression": "gzip"}) as file:
         assert file.read() == b"drei\n"
-    assert opens == [2, 4]
+    assert len(opens) == 3
 
 
 def test_a_missing_remote_file_is_its_own_error(memory: Any) -> None:

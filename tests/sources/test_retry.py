@@ -24,8 +24,7 @@ def test_a_read_goes_on_at_the_byte_reached() -> None:
         with open_http(f"{server.url}/x") as file:
             assert file.read() == DATA
         starts = [asked for _, asked in server.asked]
-    assert starts[0] is None
-    assert starts[-1] == "bytes=400000-", "not a byte was asked for twice, and none was left out"
+    assert starts[-1] == "bytes=400000-1048575", "not a byte was asked for twice, and none was left out"
     assert len(starts) == 5
 
 
@@ -48,10 +47,9 @@ def test_small_reads_see_the_same_bytes_as_one_large_read() -> None:
 def test_a_file_that_changes_while_it_is_read_is_an_error_at_once() -> None:
     with (
         serving({"x": DATA}, [("cut", 1000), ("changed",)]) as server,
-        open_http(f"{server.url}/x") as file,
-        pytest.raises(FileChanged, match="changed while it was read"),
+        pytest.raises(FileChanged, match="/x changed while it was read"),
     ):
-        file.read()
+        open_http(f"{server.url}/x")
 
 
 def test_a_missing_file_is_not_tried_twice() -> None:
@@ -64,10 +62,9 @@ def test_a_missing_file_is_not_tried_twice() -> None:
 def test_a_server_that_never_recovers_is_given_up_with_the_place() -> None:
     with (
         serving({"x": DATA}, [("cut", 50_000), 503, 503, 503, 503, 503]) as server,
-        open_http(f"{server.url}/x") as file,
         pytest.raises(OSError, match="503") as caught,
     ):
-        file.read()
+        open_http(f"{server.url}/x")
     assert any("at byte 50000 after 4 attempts" in note for note in caught.value.__notes__)
 
 

@@ -19,7 +19,7 @@ pc = pytest.importorskip("pyarrow.compute", reason="not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="not installed")
 ds = pytest.importorskip("pyarrow.dataset", reason="not installed")
 
-from headrace.sources.stored.format import DamagedFile  # noqa: E402
+from headrace.sources.bytes import DamagedFile  # noqa: E402
 from headrace.tables import ipc  # noqa: E402
 from headrace.tables.column import ArrowColumn  # noqa: E402
 from headrace.tables.convert.from_arrow import from_arrow  # noqa: E402

@@ -1,7 +1,8 @@
-"""`headrace doctor [FILE:pipe] [--ranks N] [--json]`: which launcher started this process and why, what the machine
-allows, what to change; of a pipe, how often a job of so many ranks will read its data.
+"""`headrace doctor [FILE:pipe | URL] [--ranks N] [--json]`: which launcher started this process and why, what the
+machine allows, what to change; of a pipe, how often a job of so many ranks will read its data. Of a URL, such as
+`s3://bucket/key`, whether and how fast it can be read from here (`bucket`).
 
-Exit code 0; 1 when the launcher's variables cannot be true, so that a job would not start.
+Exit code 0; 1 when the launcher's variables cannot be true, so that a job would not start, or the URL cannot be read.
 """
 
 import argparse
@@ -10,10 +11,11 @@ import platform
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli import machine
+from headrace.cli import bucket, machine
 from headrace.errors import BadOption
 from headrace.ranks import env
 from headrace.ranks.detect import explain
+from headrace.sources.bytes import is_remote
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -23,12 +25,21 @@ _MB = 1 << 20
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="headrace doctor", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("subject", nargs="?", metavar="FILE:pipe", help="a pipe or a loader that ranks will read")
+    parser.add_argument(
+        "subject",
+        nargs="?",
+        metavar="FILE:pipe | URL",
+        help="a pipe or a loader that ranks will read, or an object of a store",
+    )
     parser.add_argument("--ranks", type=int, help="of the job; those of the launcher, or 8, if not given")
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON object")
     args = parser.parse_args(argv)
     if args.ranks is not None and args.ranks < 1:
         raise BadOption(f"--ranks {args.ranks}: a whole number >= 1")
+    if args.subject is not None and is_remote(args.subject):
+        found = bucket.examine(args.subject)
+        print(json.dumps(found, indent=2) if args.json else "\n".join(bucket.text(found)))
+        return 1 if "error" in found else 0
     report = examine(None if args.subject is None else _pipe(args.subject), args.ranks)
     print(json.dumps(report, indent=2) if args.json else "\n".join(_text(report)))
     return 1 if report["launcher"]["error"] else 0

@@ -22,7 +22,7 @@ from headrace.engine.program import OFTEN, RARELY, Program, Stage
 from headrace.engine.wire.independent import independent
 from headrace.engine.wire.messages import AHEAD, ALONE, FAILED_HERE, GROUPED, WHOLE, Fault, Skip, failure, numbered
 from headrace.nested import rough_bytes
-from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, timed
+from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, Upcoming, place, timed
 from headrace.ops.copies import IMMUTABLE
 from headrace.pipe.cursor import Cursor, Opening, State
 from headrace.pipe.graph import Pipe
@@ -189,10 +189,12 @@ class Executor:
         asked: Sequence[int] = range(start, stop) if not extra else [*range(start, stop), *extra]
         wanted = [p for p in asked if p not in avoid] if avoid else asked
         chain = opened.chains[stage.number]
-        get, ahead = opened.indexed.get, opened.indexed.ahead
+        get, ahead = opened.indexed.get, opened.ahead
         if ahead is not None and ALONE not in avoid and wanted:
             self.header[1], self.header[2] = wanted[0], AHEAD
             ahead(wanted)
+            if ahead.later is not None:
+                opened.look(ahead, wanted)
         if stage.group is not None:
             # (Samples that were too small for rows are so again, but it is asked now and then.)
             if stage.in_rows and (self._rows_pay or self._ran % ASK_AGAIN == 1):
@@ -399,6 +401,37 @@ class _Opened:
         self.sample_keys = [numbered_keys(program.seed, epoch, "sample", stage.number) for stage in program.stages]
         self._program = program
         self._indexed: Indexed | None = None
+        self._told = 0
+        """The first position of which the source was not told yet."""
+
+    @cached_property
+    def ahead(self) -> Upcoming | None:
+        """Who is told of the samples of a ticket: the source, or the first op if they cost the source nothing."""
+        get, ops = self.indexed.get, self._program.stages[0].ops
+        soon = ops[0].op.soon if ops and isinstance(ops[0].op, Each) and self.indexed.light else None
+        if self.indexed.ahead is not None or soon is None:
+            return self.indexed.ahead
+
+        def begin(positions: Sequence[int]) -> None:
+            for position in positions:
+                soon(get(position))
+
+        return Upcoming(begin)
+
+    def look(self, ahead: Upcoming, wanted: Sequence[int]) -> None:
+        """Tell the source what comes after these positions, as far as it wants to know and does not know yet.
+
+        Other workers, and other ranks, take some of it. What they take is near, or they have told their own source.
+        """
+        step = wanted[-1] - wanted[-2] if len(wanted) > 1 else 1
+        if step > 0 and ahead.later is not None:
+            # (Positions of a rank that takes every so many of them stay its own.)
+            first = wanted[-1] + step
+            begin = max(first, self._told + (first - self._told) % step)
+            until = min(first + ahead.look * step, self.indexed.length)
+            if later := range(begin, until, step):
+                self._told = until
+                ahead.later(later)
 
     @cached_property
     def timed(self) -> "_Opened":

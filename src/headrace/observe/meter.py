@@ -22,22 +22,42 @@ class Reads(NamedTuple):
     opens: int = 0
     requests: int = 0
     """Calls that read, of the system or of an object store."""
+    retries: int = 0
+    """Requests to an object store that had to be made once more."""
+    hits: int = 0
+    """Files that a disk cache had already."""
 
     def __str__(self) -> str:
-        return f"{self.bytes} bytes in {self.requests} reads of {self.opens} opened files"
+        remote = f", {self.retries} of them again" if self.retries else ""
+        cached = f", {self.hits} of them from the disk cache" if self.hits else ""
+        return f"{self.bytes} bytes in {self.requests} reads{remote} of {self.opens} opened files{cached}"
 
     def plus(self, other: "Reads") -> "Reads":
-        return Reads(self.bytes + other.bytes, self.opens + other.opens, self.requests + other.requests)
+        return Reads(*(mine + others for mine, others in zip(self, other, strict=True)))
 
 
 class FileMeter(threading.local):
     """What this thread has read since the last call of `taken()`."""
 
     def __init__(self) -> None:
-        self._bytes = self._opens = self._requests = 0
+        self._bytes = self._opens = self._requests = self._retries = self._hits = 0
 
     def opened(self) -> None:
         self._opens += 1
+
+    def retried(self) -> None:
+        self._retries += 1
+
+    def hit(self) -> None:
+        self._hits += 1
+
+    def add(self, reads: Reads) -> None:
+        """Count what another thread has read for this one."""
+        self._bytes += reads.bytes
+        self._opens += reads.opens
+        self._requests += reads.requests
+        self._retries += reads.retries
+        self._hits += reads.hits
 
     def read(self, size: int, requests: int = 1) -> None:
         self._bytes += size
@@ -45,10 +65,10 @@ class FileMeter(threading.local):
 
     def taken(self) -> Reads | None:
         """What was read since the last call; None if nothing was."""
-        if not (self._opens or self._requests):
+        if not (self._opens or self._requests or self._retries or self._hits):
             return None
-        found = Reads(self._bytes, self._opens, self._requests)
-        self._bytes = self._opens = self._requests = 0
+        found = Reads(self._bytes, self._opens, self._requests, self._retries, self._hits)
+        self._bytes = self._opens = self._requests = self._retries = self._hits = 0
         return found
 
 

@@ -55,7 +55,9 @@ class Stats:
         ]
         if self.reads.bytes or self.reads.opens:
             read = f"{size(self.reads.bytes)} in {count(self.reads.requests)} reads, {count(self.reads.opens)} opens"
-            rows.append(("read from files", read))
+            again = f", {count(self.reads.retries)} of them again" if self.reads.retries else ""
+            cached = f", {count(self.reads.hits)} files from the disk cache" if self.reads.hits else ""
+            rows.append(("read from files", read + again + cached))
         rows += [
             (name, count(number))
             for name, number in (

@@ -38,7 +38,7 @@ def _time(found: Indexed, here: Here) -> None:
     found.get = timed(found.get, here)
     found.take = None if found.take is None else timed(found.take, here)
     found.many = None if found.many is None else timed(found.many, here)
-    found.ahead = None if found.ahead is None else timed(found.ahead, here)
+    found.ahead = None if found.ahead is None else found.ahead._replace(now=timed(found.ahead.now, here))
 
 
 def gathered(node: "Pipe[Any]", opening: "Opening", turn: int, paired: bool = False) -> Indexed | None:

@@ -20,7 +20,10 @@ from hashlib import blake2b
 from typing import Any
 
 from headrace.errors import BadOption
+from headrace.observe.meter import files
+from headrace.secrets import shown
 from headrace.sources import lock
+from headrace.sources.bytes import local_stream
 
 CHUNK = 1 << 20
 LOCK = ".lock"
@@ -72,7 +75,7 @@ class DiskCache:
     def path(self, name: str) -> str:
         """The path of the copy of `name`, whether there is one or not."""
         digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-        tail = re.sub(r"[^A-Za-z0-9._-]", "_", name.rstrip("/").rpartition("/")[2])[-80:]
+        tail = re.sub(r"[^A-Za-z0-9._-]", "_", shown(name).partition("?")[0].rstrip("/").rpartition("/")[2])[-80:]
         return os.path.join(self.folder, f"{digest}-{tail}")
 
     def size(self) -> int:
@@ -139,9 +142,10 @@ class DiskCache:
 def _open_copy(path: str) -> Any:
     """The copy, opened and marked as just used; None if there is none."""
     try:
-        file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+        file = local_stream(path)
     except FileNotFoundError:
         return None
+    files.hit()
     _touch(file.fileno())
     return file
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from headrace.op import Source
+from headrace.op import Here, Indexed, Source
+from headrace.secrets import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,14 @@ class Files(Source[str]):
     def get(self, position: int) -> str:
         return self.paths[position]
 
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        found = Source.index(self, inputs, here)
+        assert found is not None
+        found.light = True
+        return found
+
     def describe(self) -> str:
-        few = ", ".join(map(repr, self.paths[:2]))
+        few = ", ".join(map(repr, map(shown, self.paths[:2])))
         return f"files({few}{f', ... {len(self.paths)} in all' if len(self.paths) > 2 else ''})"
 
     def identity(self) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ import os
 import tempfile
 from typing import Any, BinaryIO
 
+from headrace.sources.bytes import local_stream
 from headrace.sources.extra import import_extra
 from headrace.sources.http import TIMEOUT
 
@@ -17,4 +18,4 @@ def download(url: str, timeout: float | None, options: dict[str, Any]) -> tuple[
     given = {"quiet": True, "timeout": TIMEOUT if timeout is None else timeout, **options}
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         path = gdown.download(url, folder + os.sep, **given)
-        return os.path.basename(path), open(path, "rb")
+        return os.path.basename(path), local_stream(path)

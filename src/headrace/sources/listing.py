@@ -14,12 +14,16 @@ from fnmatch import fnmatch
 from functools import lru_cache
 from typing import Any
 
-from headrace.sources.open import filesystem, is_remote, local
+from headrace.secrets import shown
+from headrace.sources import stores
+from headrace.sources.by_fsspec import filesystem
+from headrace.sources.bytes import is_remote, local
 
 Masks = str | Sequence[str]
 RANGE = re.compile(r"\{\d+\.\.\d+\}")
 ANY_DEPTH = re.compile(r"(?<![^/])\*\*(?:/+|$)")
 """`**` as a whole part of a path."""
+MAGIC = re.compile(r"[*?\[]")
 log = logging.getLogger("headrace")
 
 
@@ -152,13 +156,29 @@ def _below(folder: str, above: tuple[str, ...]) -> Iterator[str]:
 
 
 def _remote_names(name: str) -> list[str]:
-    if not glob.has_magic(name.partition("?")[0] if name.startswith("http") else name):
+    web = name.startswith("http")
+    if not glob.has_magic(name.partition("?")[0] if web else name) and (web or not name.endswith("/")):
         return [name]
-    files, path = filesystem(name)
-    names = sorted(with_protocol(files, found) for found in files.glob(path))
+    if stores.knows(name):
+        fits = re.compile(_expression(name if not name.endswith("/") else f"{glob.escape(name)}**"), re.DOTALL)
+        begin = name[: found.start()] if (found := MAGIC.search(name)) else name
+        names = [found for found in stores.names(begin) if fits.fullmatch(found)]
+    else:
+        files, path = filesystem(name)
+        names = sorted(with_protocol(files, found) for found in files.glob(f"{path}/**" if name[-1] == "/" else path))
     if not names:
-        raise FileNotFoundError(f"no file fits {name!r}")
+        raise FileNotFoundError(f"no file fits {shown(name)!r}")
     return names
+
+
+def _expression(pattern: str) -> str:
+    """A pattern of names as a regular expression: `*` and `?` do not go over a `/`, `**` does."""
+    found = []
+    for part in re.split(r"(\*\*/?|\*|\?|\[[^]]*\])", pattern):
+        plain = {"*": "[^/]*", "?": "[^/]", "**": ".*", "**/": "(?:.*/)?"}.get(part)
+        choice = f"[^{part[2:]}" if part.startswith("[!") else part
+        found.append(plain if plain is not None else choice if part.startswith("[") else re.escape(part))
+    return "".join(found)
 
 
 def with_protocol(files: Any, path: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from headrace.brief import brief, stable
 from headrace.errors import BadPipe
-from headrace.op import Here, Indexed, Source, place
+from headrace.op import Here, Indexed, Source, Upcoming, place
 from headrace.ops.copies import IMMUTABLE, copier, is_tensor
 from headrace.sources.together import Together, reads_together
 
@@ -57,7 +57,7 @@ class FromSequence(Source[T]):
         many = None if keeps_samples(type(self.data)) else reads_together(self.data)
         if found is not None and many is not None:
             together = Together(many, found.get, here)
-            found.get, found.ahead = together.get, together.ahead
+            found.get, found.ahead = together.get, Upcoming(together.ahead)
         return found
 
     def as_kept(self) -> Source[T]:

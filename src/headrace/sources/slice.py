@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Any
 
+from headrace.observe.meter import files
+from headrace.sources.bytes import Local
 from headrace.sources.raw import RawFile
 
 
@@ -23,12 +25,12 @@ class FileSlice(RawFile):
         self._start = start
         self._stop = start + size
         self._shared = shared
-        self._descriptor: int | None = None
+        self._own: Local | None = None
 
     def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._own is not None:
+            self._own.close()
+            self._own = None
         super().close()
 
     def fetch(self, wanted: int) -> bytes:
@@ -38,6 +40,7 @@ class FileSlice(RawFile):
         data = os.pread(self._opened(), min(wanted, self._stop - start), start)
         if not data and wanted:
             raise EOFError(f"{self.path} ends before byte {self._stop}: it was cut short")
+        files.read(len(data))
         return data
 
     def _opened(self) -> int:
@@ -45,9 +48,9 @@ class FileSlice(RawFile):
             return int(self._shared.fileno())  # raises if it is closed: its number may belong to another file by now
         if self.closed:
             raise ValueError("I/O operation on closed file")
-        if self._descriptor is None:
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        return self._descriptor
+        if self._own is None:
+            self._own = Local(self.path)
+        return self._own.fileno()
 
 
 def open_slice(path: str, start: int, size: int) -> io.BufferedReader:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from headrace.nested import parts
+from headrace.secrets import shown
 
 _DEPTH = 10
 """How deep `close_streams` looks into containers."""
@@ -137,7 +138,7 @@ class StreamWrapper:
             self.close()
 
     def __repr__(self) -> str:
-        return f"StreamWrapper<{self.name if self.name is not None else repr(self.file_obj)}>"
+        return f"StreamWrapper<{shown(self.name) if self.name is not None else repr(self.file_obj)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.closed:

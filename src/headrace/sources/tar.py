@@ -14,8 +14,8 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
+from headrace.sources.bytes import DamagedFile
 from headrace.sources.sparse import MAP, PREFIX, REPEATED, SparseMap, gnu_map, pax_map
-from headrace.sources.stored.format import DamagedFile
 from headrace.sources.tar_fields import BLOCK, decimal, name_of, records, size_of, text
 
 EMPTY = bytes(BLOCK)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headrace.errors import TooLarge, name_file
+from headrace.sources.bytes import DamagedFile
 from headrace.sources.limit import LARGEST, PARSED, PIECE, check_limit
-from headrace.sources.stored.format import DamagedFile
 
 FEED = 1 << 16
 """Bytes of the compressed file that are read at a time."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headrace.errors import BadPipe
 from headrace.memory.arena import LINUX
 from headrace.memory.segment import Segment, SegmentWriter, reopen
+from headrace.sources.bytes import mapped
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of, packed_field
 from headrace.tables.ipc import ALIGN, read_stream, write_stream
 from headrace.tables.packages import pa
@@ -64,7 +65,8 @@ def _file(path: str) -> tuple[int, int, int]:
 @lru_cache(maxsize=16)
 def _mapped_file(path: str, file: tuple[int, int], size: int) -> NDArray[np.uint8]:
     """One mapping for all columns of a file: fields of one record must lie in one array."""
-    return np.memmap(path, np.uint8, "r")
+    found: NDArray[np.uint8] = mapped(path)
+    return found
 
 
 def pack_table(table: Table) -> tuple[Any, ...]:

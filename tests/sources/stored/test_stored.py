@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption, SnapshotRefused
+from headrace.sources.bytes import DamagedFile
 from headrace.sources.stored import compressed, formats, jsonl, source
 from headrace.sources.stored import index as kept
-from headrace.sources.stored.format import DamagedFile, Spans
+from headrace.sources.stored.format import Spans
 from headrace.sources.stored.jsonl import _newlines
 from tests.conftest import RunScript
 from tests.depth import depth
@@ -389,8 +390,8 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     other.touch()
     with pytest.raises(BadOption, match="does not say its format"):
         Pipe.stored(other)
-    with pytest.raises(BadOption, match="not a local file"):
-        Pipe.stored("s3://bucket/a.tar")
+    with pytest.raises(BadOption, match="opens no other"):
+        Pipe.stored("s3://bucket/a.array_record")
     with pytest.raises((BadOption, FileNotFoundError)):
         Pipe.stored(tmp_path / "nothing.jsonl")
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import BadPipe, HeadraceError
-from headrace.sources.stored.format import DamagedFile
+from headrace.sources.bytes import DamagedFile
 from tests.depth import depth
 
 pa = pytest.importorskip("pyarrow", reason="not installed")

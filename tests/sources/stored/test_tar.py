@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
-from headrace.sources.stored.format import DamagedFile
+from headrace.sources.bytes import DamagedFile
 
 KINDS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 

@@ -39,7 +39,7 @@ ALONE = -1
 Skip = tuple[int, str, str, int | None, bool]
 """A sample that failed and was left out: its position, the op, the error, which one of its source it is, and whether
 nothing is left at that position. (Of a row or an inner batch, what did not fail stays.)"""
-Seconds = tuple[float, dict[int, float] | None, float, tuple[int, int, int] | None]
+Seconds = tuple[float, dict[int, float] | None, float, tuple[int, ...] | None]
 """How long a ticket took, the seconds by op if it was timed (else None), when it began, on a shared clock, and what it
 read of files (`meter.Reads`), if anything."""
 SampleTable = tuple[int, int]

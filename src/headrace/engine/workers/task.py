@@ -176,7 +176,7 @@ class Task:
     def seconds(self) -> Seconds:
         """How long the ticket has taken up to now."""
         reads = files.taken()
-        read = None if reads is None else (reads.bytes, reads.opens, reads.requests)
+        read = None if reads is None else tuple(reads)
         return time.perf_counter() - self.began, self.executor.timings, self.began, read
 
     def note(self, error: BaseException) -> None:

@@ -68,6 +68,7 @@ class Profile:
             "waiting": breakdown.waiting,
             "start-up": breakdown.start,
             "bytes a batch": breakdown.bytes,
+            "read from files": self.record.reads._asdict(),
             "workers replaced": self.record.retries,
             "verdict": asdict(self.verdict),
             "seconds a batch": [asdict(part) for part in breakdown.parts],
@@ -87,6 +88,7 @@ class Profile:
                 f"{breakdown.waiting:.0%} of the time; the first batch came after {duration(breakdown.start)}",
                 f"workers={breakdown.workers} ({breakdown.kind}) on {cores} core{'s' * (cores > 1)}, "
                 f"{size(breakdown.bytes)} a batch",
+                *([f"of files: {self.record.reads}"] if self.record.reads.requests else []),
                 "",
                 "a batch takes",
                 *(f"  {duration(part.seconds):>9}  {part.room:10}{part.name}" for part in parts),

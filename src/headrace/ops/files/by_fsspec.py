@@ -9,9 +9,10 @@ from headrace.errors import BadOption
 from headrace.op import Flat
 from headrace.ops.files.per_file import EachFile, Keywords
 from headrace.ops.files.save_to_disk import write_content, writing
+from headrace.sources.by_fsspec import filesystem, open_fsspec
 from headrace.sources.extra import require
 from headrace.sources.listing import Masks, list_fsspec
-from headrace.sources.open import filesystem, open_fsspec
+from headrace.sources.open import as_text
 from headrace.sources.stream import StreamWrapper, reopenable
 
 
@@ -45,8 +46,13 @@ class OpenFilesByFsspec(EachFile[tuple[str, StreamWrapper]]):
             raise BadOption(f"Invalid mode {self.mode}: open_files_by_fsspec reads")
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
-        again = partial(open_fsspec, sample, self.mode, open_options=dict(self.kwargs_for_open), **dict(self.kwargs))
-        return sample, reopenable(again, sample)
+        return sample, reopenable(partial(_open, sample, self.mode, self.kwargs_for_open, self.kwargs), sample)
+
+
+def _open(url: str, mode: str, opening: Keywords, options: Keywords) -> Any:
+    opened = dict(opening)
+    encoding = opened.pop("encoding", None)
+    return as_text(open_fsspec(url, opened, **dict(options)), mode, encoding)
 
 
 @dataclass(frozen=True, slots=True)

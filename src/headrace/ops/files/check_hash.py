@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.ops.files.per_file import EachFile
+from headrace.sources.bytes import local_stream
 from headrace.sources.stream import StreamWrapper, memory_file
 
 KINDS = ("sha256", "md5")
@@ -69,7 +70,7 @@ def compare(name: str, computed: str, expected: str) -> None:
 
 def file_hash(path: str, kind: str) -> str:
     """The hash of a file on disk."""
-    with open(path, "rb") as file:
+    with local_stream(path) as file:
         return hashlib.file_digest(file, kind).hexdigest()
 
 

@@ -25,6 +25,7 @@ from headrace.ops.files.check_hash import check_kind, compare, file_hash
 from headrace.ops.files.save_to_disk import write_file, writing
 from headrace.plan.seed import key
 from headrace.sources.lock import hold, sweep
+from headrace.sources.open import open_path
 
 LIST = ".headrace_list"
 
@@ -163,7 +164,7 @@ def _lock(path: str) -> str:
 
 def _listed(path: str) -> list[str] | None:
     try:
-        with open(path + LIST, encoding="utf-8") as file:
+        with open_path(path + LIST, "r") as file:
             return list(json.load(file))
     except FileNotFoundError:
         return None

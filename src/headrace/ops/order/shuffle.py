@@ -88,6 +88,7 @@ class Shuffle(Op[T, T]):
         if (fetch_many := inner.many) is not None:
             found.many = lambda positions: fetch_many([at(position) for position in positions])
         found.ahead = ahead_of(inner, lambda positions: map(at, positions))
+        found.light = inner.light
         found.parts, found.scattered = parts, units if parts is None else None
         if units is not None and self.window is None:
             found.remark, found.trouble = _remark(units, plan), _trouble(units, plan)

@@ -25,6 +25,7 @@ from headrace.ops.text.numbered import NumberedOp, wrong_length
 from headrace.ops.text.rows import tokens_of
 from headrace.ops.text.windows import gather_lists
 from headrace.sources.atomic import atomic_write
+from headrace.sources.bytes import local_stream
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
@@ -74,7 +75,7 @@ class Measurement:
     @classmethod
     def load(cls, path: str, pipe: Sequence[str]) -> "Measurement":
         """The measurement in this file; it must be that of a pipe with this fingerprint."""
-        with open(path, "rb") as file:
+        with local_stream(path) as file:
             stored = io.BytesIO(file.read())
         try:
             with np.load(stored, allow_pickle=False) as arrays:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Lengths, Source
-from headrace.sources.stored.format import DamagedFile, FileState, Ints
+from headrace.sources.bytes import DamagedFile, FileState, mapped
+from headrace.sources.stored.format import Ints
 from headrace.sources.stored.megatron import HEAD, index_of, token_type
 
 
@@ -158,9 +159,9 @@ def _mapped(path: str, state: FileState, index_state: FileState) -> TokenFile:
         raise DamagedFile(f"{index} or {path} is cut off: {count} documents need more, or a token is not whole")
     if not count or not state.size:
         return TokenFile(np.zeros(0, dtype), np.zeros(count, np.int32), np.zeros(count, np.int64), index)
-    tokens = np.asarray(np.memmap(path, dtype, "r"))
-    lengths = np.asarray(np.memmap(index, "<i4", "r", HEAD, (count,)))
-    offsets = np.asarray(np.memmap(index, "<i8", "r", HEAD + 4 * count, (count,)))
+    tokens, table = mapped(path).view(dtype), mapped(index)
+    lengths = table[HEAD : HEAD + 4 * count].view("<i4")
+    offsets = table[HEAD + 4 * count : HEAD + 12 * count].view("<i8")
     if int(offsets[-1]) + int(lengths[-1]) * tokens.itemsize > state.size:
         raise DamagedFile(f"{index} says that documents lie outside the {state.size} bytes of {path}")
     return TokenFile(tokens, lengths, offsets, index)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from headrace.observe.meter import files
+from headrace.sources.bytes import ByteFile, DamagedFile, FileState, Local
 from headrace.sources.extra import import_extra, require
-from headrace.sources.stored.format import MEMORY, DamagedFile, FileState, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import MEMORY, Ints, Spans, StoredFormat
 from headrace.tables.packages import check_threads
 from headrace.tables.stored.cache import Cache
 
@@ -35,13 +36,22 @@ class ArrayRecords(StoredFormat):
     def __post_init__(self) -> None:
         require("arrayrecord", "array_record")
 
-    def open(self, path: str) -> OpenFile:
-        return ArrayRecordFile(path)
+    def open(self, path: str, state: FileState | None = None) -> ByteFile:
+        return ArrayRecordFile(path, state)
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+    def unit_ends(self, file: ByteFile, step: int) -> Ints:
+        assert isinstance(file, ArrayRecordFile)
+        records = max(1, step * file.size // max(1, file.state.size) // file.group) * file.group
+        return np.arange(records, file.size + records, records)
+
+    def unit_memory(self, file: ByteFile) -> int:
+        assert isinstance(file, ArrayRecordFile)
+        return 0 if file.group == 1 else file.group * file.state.size // max(1, file.size)
+
+    def find(self, file: ByteFile, start: int) -> Iterator[Spans]:
         yield Spans.numbered(file.size)
 
-    def decode(self, data: bytes, file: OpenFile, start: int) -> bytes:
+    def decode(self, data: bytes, file: ByteFile, start: int) -> bytes:
         return data
 
 
@@ -49,25 +59,26 @@ _groups: Cache[list[bytes]] = Cache(MEMORY)
 """The groups that were used last, of all files."""
 
 
-class ArrayRecordFile(OpenFile):
+class ArrayRecordFile(Local):
     """A file whose places are numbers of records. Each thread of each process has a reader of its own."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, state: FileState | None = None) -> None:
+        super().__init__(path, state)
         self._readers: dict[tuple[int, int], Any] = {}
         reader = self._reader()
-        self.size = int(reader.num_records())
+        self._count = int(reader.num_records())
         found = re.search(r"group_size:(\d+)", reader.writer_options_string() or "")
-        self._group = int(found[1]) if found else 1
-        self.unit_memory = 0 if self._group == 1 else self._group * self.bytes // max(1, self.size)
+        self.group = int(found[1]) if found else 1
+        """Records that are unpacked together."""
 
-    def unit_ends(self, step: int) -> Ints:
-        records = max(1, step * self.size // max(1, self.bytes) // self._group) * self._group
-        return np.arange(records, self.size + records, records)
+    @property
+    def size(self) -> int:
+        """The number of records: places are counted in them."""
+        return self._count
 
-    def read(self, start: int, size: int) -> bytes:
-        group, place = divmod(start, self._group)
-        if self._group == 1:
+    def pread(self, start: int, size: int) -> bytes:
+        group, place = divmod(start, self.group)
+        if self.group == 1:
             data = self._records(group)[0]
         else:
             data = _groups.get((self.path, self.state, group), 0, lambda _: self._sized(group))[place]
@@ -79,8 +90,8 @@ class ArrayRecordFile(OpenFile):
         return found, sum(map(len, found))
 
     def _records(self, group: int) -> list[bytes]:
-        first = group * self._group
-        stop = min(first + self._group, self.size)
+        first = group * self.group
+        stop = min(first + self.group, self.size)
         reader = self._reader()
         try:
             found: list[bytes] = reader.read(first, stop)
@@ -106,7 +117,8 @@ class ArrayRecordFile(OpenFile):
                     raise ValueError("its footer cannot be read")  # (the reader itself says: no records)
             except DAMAGE as error:
                 raise DamagedFile(f"{self.path} is not an ArrayRecord file, or a damaged one ({error})") from None
-            if FileState.of(self.path) != self.state:  # (opened by its name, which may be another file's by now)
+            # (It was opened by its name, which may be another file's by now.)
+            if FileState.of(self.path) != FileState.of(self.fileno()):
                 raise DamagedFile(f"{self.path} has changed since it was opened: make the pipe anew")
             self._readers[key] = reader
         return reader

@@ -1,6 +1,6 @@
 """Compressed files are refused: no sample of them can be read without all that stands before it."""
 
-from headrace.sources.stored.format import DamagedFile, OpenFile
+from headrace.sources.bytes import ByteFile, DamagedFile
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".br", ".snappy")
 HEADS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ")
@@ -17,9 +17,9 @@ def check_name(path: str) -> None:
         raise _refusal(path)
 
 
-def check_content(file: OpenFile) -> None:
+def check_content(file: ByteFile) -> None:
     """Raise if the first bytes of a file say that it is compressed."""
-    head = file.read(0, min(10, file.size))
+    head = bytes(file.pread(0, min(10, file.size)))
     if head.startswith(HEADS) or (head.startswith(BZIP2) and head[4:] in BZIP2_BLOCKS):
         raise _refusal(file.path)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from headrace.errors import BadOption, meant
 from headrace.op import Source
+from headrace.secrets import shown
+from headrace.sources.bytes import is_remote
 from headrace.sources.listing import Paths, as_texts, expand
-from headrace.sources.open import is_remote
 from headrace.sources.stored import mds
 from headrace.sources.stored.array_record import ArrayRecords
 from headrace.sources.stored.compressed import check_name
@@ -54,6 +55,10 @@ def stored(paths: Paths, format: str | None, index: str | os.PathLike[str] | Non
     for file in files:
         check_name(file)
     name = format if format is not None else _by_ending(files)
+    if name == ArrayRecords.name and (remote := next(filter(is_remote, files), None)) is not None:
+        raise BadOption(
+            f"{shown(remote)} is not a local file, and the reader of ArrayRecord opens no other: fetch it first"
+        )
     return StoredFiles(files, FORMATS[name].of(files, trust), None if index is None else os.fspath(index))
 
 
@@ -73,16 +78,17 @@ def _elsewhere(path: str, format: str | None) -> str | None:
 
 def _data_files(path: str) -> Sequence[str]:
     """The files that a path stands for: of a folder of MDS shards, those that its index lists."""
-    if is_remote(path):
-        raise BadOption(f"{path} is not a local file: samples are read by their place in it; fetch it first")
-    if os.path.isfile(Path(path) / "index.json"):
-        return mds.shards(path)
+    # (In a store, a folder is what ends with a slash: anything else is not asked for.)
+    if (not is_remote(path) or path.endswith("/")) and (listed := mds.shards(path)) is not None:
+        return listed
     return [name for name in expand(path) if not name.endswith((".index", ".index.lock", ".idx"))]
 
 
 def _by_ending(files: tuple[str, ...]) -> str:
-    plain = {file.lower() for file in files}
+    plain = {shown(file).partition("?")[0].lower() for file in files}
     found = {name for file in plain for name, format in FORMATS.items() if file.endswith(format.endings)}
     if len(found) != 1:
-        raise BadOption(f"the ending of {files[0]} does not say its format: give format= one of {', '.join(FORMATS)}")
+        raise BadOption(
+            f"the ending of {shown(files[0])} does not say its format: give format= one of {', '.join(FORMATS)}"
+        )
     return found.pop()

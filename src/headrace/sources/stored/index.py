@@ -25,11 +25,14 @@ from numpy.typing import NDArray
 from headrace.errors import BadOption
 from headrace.sources import lock
 from headrace.sources.atomic import atomic_write
-from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.bytes import ByteFile, DamagedFile, FileState, Local, local_stream, mapped
+from headrace.sources.stored.format import Spans, StoredFormat
 
 VERSION = 4
 """Higher whenever samples are found by another rule: an index of a lower version is made again."""
 ENDING = ".index"
+FOLDER = "~/.cache/headrace"
+"""Where indices of remote files are kept, unless a folder is given."""
 SAVE_EVERY = 256 << 20
 """Bytes of the data file after which a scan writes into the header how far it has come."""
 LOCK_TIMEOUT = 24 * 3600.0
@@ -58,16 +61,16 @@ class _Header:
     """The check sum of the spans: a wrong span would be a wrong sample, and nothing else would notice."""
 
 
-def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
+def spans_in(file: ByteFile, format: StoredFormat, folder: str | None) -> Spans:
     """Where the samples of an open file are: by the file's own table, by an index, or by a scan that leaves an index.
 
     Indices lie beside their files, or in `folder`.
     """
-    path = file.path
-    if not format.scanned:
+    path, remote = file.path, not isinstance(file, Local)
+    if not format.scanned and not remote:  # (of a remote file, its own table is kept here as well)
         (table,) = format.find(file, 0)
         return table
-    target = _index_path(path, folder)
+    target = _index_path(path, os.path.expanduser(FOLDER) if remote and folder is None else folder, remote)
     try:
         found = _load(target, file, format)
         if found is not None and found[0].upto == file.size:
@@ -87,19 +90,25 @@ def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
         ) from error
 
 
-def _index_path(path: str, folder: str | None) -> str:
+def _changed(state: FileState) -> int:
+    """The time of the last change of a local file; of a remote one, a number that stands for its tag."""
+    return state.changed or int.from_bytes(blake2b(state.tag.encode(), digest_size=7).digest())
+
+
+def _index_path(path: str, folder: str | None, remote: bool) -> str:
     if folder is None:
         return path + ENDING
-    name = os.path.abspath(path).strip(os.sep).replace("%", "%25").replace(os.sep, "%2F")
+    name = path.partition("?")[0] if remote else os.path.abspath(path)
+    name = name.strip(os.sep).replace("%", "%25").replace(os.sep, "%2F")
     if len(whole := os.fsencode(name)) > LONGEST:
         name = f"{blake2b(whole, digest_size=12).hexdigest()}%{name[-SHOWN:]}"  # (no % stands so in other names)
     return os.path.join(folder, name + ENDING)
 
 
-def _scan(target: str, file: OpenFile, format: StoredFormat, header: _Header | None) -> Spans:
+def _scan(target: str, file: ByteFile, format: StoredFormat, header: _Header | None) -> Spans:
     """Find all spans, from where an interrupted scan with this header has ended, and write them into the index."""
     if header is None:
-        header = _Header(VERSION, format.name, file.state.size, file.state.changed, 0, 0, 0)
+        header = _Header(VERSION, format.name, file.state.size, _changed(file.state), 0, 0, 0)
         with atomic_write(target, "wb") as stream:
             stream.write(_header_bytes(header))
     if header.upto:
@@ -108,12 +117,12 @@ def _scan(target: str, file: OpenFile, format: StoredFormat, header: _Header | N
     try:
         os.ftruncate(fd, HEAD + 16 * header.count)  # (what was appended when the scan was killed does not count)
         count, check = header.count, header.sum
-        for found in format.find(file, header.upto):
+        for found in format.find(file.forward(), header.upto):
             rows = _rows(found)  # at once, while they are in the processor's cache
             _write_at(fd, rows, HEAD + 16 * count)
             count, check = count + len(found.starts), zlib.crc32(rows, check)
             upto = int(found.starts[-1] + found.sizes[-1]) if len(found.starts) else 0
-            if upto - header.upto >= SAVE_EVERY:
+            if format.scanned and upto - header.upto >= SAVE_EVERY:
                 header = replace(header, count=count, upto=upto, sum=check)
                 _write_at(fd, memoryview(_header_bytes(header)), 0)
                 log.info("indexing %s: %d %%", file.path, 100 * header.upto // max(1, file.size))
@@ -125,7 +134,8 @@ def _scan(target: str, file: OpenFile, format: StoredFormat, header: _Header | N
 
 def _mapped(target: str, count: int) -> NDArray[np.int64]:
     """The spans in an index, as (samples, 2) numbers that are not read into memory."""
-    return np.memmap(target, "<i8", "r", HEAD, (count, 2)) if count else np.zeros((0, 2), np.int64)
+    table: NDArray[np.int64] = mapped(target)[HEAD : HEAD + 16 * count].view("<i8").reshape(count, 2)
+    return table
 
 
 def _columns(table: NDArray[np.int64]) -> Spans:
@@ -153,10 +163,10 @@ def _check_sum(fields: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(fields).encode())
 
 
-def _load(target: str, file: OpenFile, format: StoredFormat) -> tuple[_Header, Spans] | None:
+def _load(target: str, file: ByteFile, format: StoredFormat) -> tuple[_Header, Spans] | None:
     """The content of an index, or None if there is none; an error if it does not belong to the file as it is now."""
     try:
-        with open(target, "rb") as stream:
+        with local_stream(target) as stream:
             header = _parsed_header(stream.read(HEAD), target)
             stored = os.fstat(stream.fileno()).st_size
     except FileNotFoundError:
@@ -172,7 +182,7 @@ def _load(target: str, file: OpenFile, format: StoredFormat) -> tuple[_Header, S
             f"{target} is an index of version {header.version} for {header.format!r}, not of version {VERSION} for "
             f"{format.name!r}: {remove}"
         )
-    if (header.size, header.changed) != (file.state.size, file.state.changed):
+    if (header.size, header.changed) != (file.state.size, _changed(file.state)):
         raise DamagedFile(
             f"{file.path} has changed since its index was made ({header.size} bytes then, {file.size} now): positions "
             f"would point at other samples; {remove}"

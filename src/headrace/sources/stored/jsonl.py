@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.sources.bytes import ByteFile
 from headrace.sources.stored.compressed import check_content
-from headrace.sources.stored.format import Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import Ints, Spans, StoredFormat
 
 PIECE = 1 << 20
 """Bytes that are scanned together: few enough to stay in the processor's cache."""
@@ -29,9 +30,9 @@ class JsonLines(StoredFormat):
     name = "jsonl"
     endings = (".jsonl", ".ndjson")
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+    def find(self, file: ByteFile, start: int) -> Iterator[Spans]:
         check_content(file)
-        marked = file.read(0, min(len(MARK), file.size)) == MARK
+        marked = file.pread(0, min(len(MARK), file.size)) == MARK
         line = at = start or (len(MARK) if marked else 0)
         piece, marks = bytearray(PIECE), np.empty(PIECE, bool)
         while at < file.size:
@@ -41,7 +42,7 @@ class JsonLines(StoredFormat):
             ends = _newlines(content, marks)
             if piece.find(RETURN, 0, len(data)) >= 0:
                 # (The line feed that belongs to a carriage return may be the first byte of the next piece.)
-                parted = data[-1] == RETURN and at + len(data) < file.size and file.read(at + len(data), 1) == b"\n"
+                parted = data[-1] == RETURN and at + len(data) < file.size and file.pread(at + len(data), 1) == b"\n"
                 lone = _lone_returns(content[:-1] if parted else content)
                 ends = np.union1d(ends, lone) if len(lone) else ends
             if at + len(data) == file.size and data[-1] not in (NEWLINE, RETURN):
@@ -58,7 +59,7 @@ class JsonLines(StoredFormat):
         blank = newlines != row or int(spans.starts[0]) not in (0, len(MARK))
         return byte if blank else f"in line {row + 1}, {byte}"  # (editors count blank lines, and an index does not)
 
-    def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
+    def decode(self, data: bytes, file: ByteFile, start: int) -> Any:
         return json.loads(str(data, "utf-8"))  # (of bytes, json would guess the encoding)
 
 
@@ -87,7 +88,7 @@ def _lone_returns(content: NDArray[np.uint8]) -> Ints:
     return np.flatnonzero(found)
 
 
-def _lines(file: OpenFile, content: NDArray[np.uint8], ends: Ints, at: int, line: int) -> Spans:
+def _lines(file: ByteFile, content: NDArray[np.uint8], ends: Ints, at: int, line: int) -> Spans:
     """The lines that end in a piece that begins at byte `at`; the first of them begins at byte `line`."""
     starts = np.empty_like(ends)
     starts[0] = line - at  # below 0 where it began in an earlier piece
@@ -104,5 +105,5 @@ def _lines(file: OpenFile, content: NDArray[np.uint8], ends: Ints, at: int, line
     if begun_before and (not len(doubtful) or doubtful[0] != 0):
         doubtful = np.append(0, doubtful)
     candidates = zip(doubtful.tolist(), starts[doubtful].tolist(), sizes[doubtful].tolist(), strict=True)
-    blank = [row for row, start, size in candidates if not str(file.read(start, size), "utf-8", "replace").strip()]
+    blank = [row for row, start, size in candidates if not str(file.pread(start, size), "utf-8", "replace").strip()]
     return Spans(np.delete(starts, blank), np.delete(sizes, blank)) if blank else Spans(starts, sizes)

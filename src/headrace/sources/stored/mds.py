@@ -7,6 +7,7 @@ Encodings that could run code when they are read (`pkl`) are refused unless the 
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.stored.format import DamagedFile, FileState, OpenFile, Spans, StoredFormat
+from headrace.sources.bytes import ByteFile, DamagedFile, FileState, is_remote
+from headrace.sources.open import open_path
+from headrace.sources.stored.format import Spans, StoredFormat
 from headrace.sources.stored.pickles import load_trusted
 from headrace.sources.stored.spans import counted_table, spans_between
 
@@ -46,10 +49,10 @@ class Mds(StoredFormat):
     def of(cls, files: tuple[str, ...], trust: bool) -> "Mds":
         return cls(trust)
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+    def find(self, file: ByteFile, start: int) -> Iterator[Spans]:
         yield spans_between(counted_table(file), file)
 
-    def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:
+    def decode(self, data: bytes, file: ByteFile, start: int) -> dict[str, Any]:
         columns = _columns(file)
         varying = sum(column.size is None for column in columns)
         sizes = iter(np.frombuffer(data[: 4 * varying], "<u4").tolist())
@@ -66,18 +69,23 @@ class Mds(StoredFormat):
         return sample
 
 
-def shards(folder: str) -> tuple[str, ...]:
-    """The shards of a data set, in the order of its index."""
-    index = Path(folder) / "index.json"
+def shards(folder: str) -> tuple[str, ...] | None:
+    """The shards of a data set, in the order of its index; None if there is no index."""
+    path = os.path.join(folder, "index.json")
     try:
-        listed = json.loads(index.read_bytes())["shards"]
-        found = [(Path(shard["raw_data"]["basename"]), _packed_name(shard.get("zip_data"))) for shard in listed]
+        with open_path(path) as index:
+            content = index.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        listed = json.loads(content)["shards"]
+        found = [(shard["raw_data"]["basename"], _packed_name(shard.get("zip_data"))) for shard in listed]
+        outside = next((name for name, _ in found if os.path.isabs(name) or ".." in Path(name).parts), None)
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(f"{index} is not the index of an MDS data set") from error
-    for name, _ in found:
-        if name.is_absolute() or ".." in name.parts:
-            raise DamagedFile(f"{index} names a file outside its folder: {name}; do not use this data set")
-    return tuple(str(_existing(Path(folder) / name, packed)) for name, packed in found)
+        raise DamagedFile(f"{path} is not the index of an MDS data set") from error
+    if outside is not None:
+        raise DamagedFile(f"{path} names a file outside its folder: {outside}; do not use this data set")
+    return tuple(_existing(os.path.join(folder, name), packed) for name, packed in found)
 
 
 def _packed_name(packed: Mapping[str, str] | None) -> str | None:
@@ -85,10 +93,11 @@ def _packed_name(packed: Mapping[str, str] | None) -> str | None:
     return Path(packed["basename"]).name if packed else None
 
 
-def _existing(path: Path, packed: str | None) -> Path:
+def _existing(path: str, packed: str | None) -> str:
     """The path of a shard, unless it is there in its compressed form only."""
-    if packed and not path.exists():
-        raise BadOption(f"{path.parent / packed} is compressed: decompress it to {path.name}")
+    if packed and not is_remote(path) and not os.path.exists(path):
+        folder, name = os.path.split(path)
+        raise BadOption(f"{os.path.join(folder, packed)} is compressed: decompress it to {name}")
     return path
 
 
@@ -98,14 +107,14 @@ MANY = 4096
 """Shards whose columns are remembered."""
 
 
-def _columns(file: OpenFile) -> tuple[MdsColumn, ...]:
+def _columns(file: ByteFile) -> tuple[MdsColumn, ...]:
     known = _known.get((file.path, file.state))
     if known is not None:
         return known
     offsets = counted_table(file)
     head = 4 * (len(offsets) + 1)
     try:
-        header = json.loads(file.read(head, int(offsets[0]) - head))
+        header = json.loads(bytes(file.pread(head, int(offsets[0]) - head)))
         columns = zip(header["column_names"], header["column_encodings"], header["column_sizes"], strict=True)
         found = tuple(MdsColumn(name, encoding, size or None) for name, encoding, size in columns)
         if not all(column.size is None or (type(column.size) is int and column.size > 0) for column in found):

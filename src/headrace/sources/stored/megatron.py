@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.sources.stored.format import DamagedFile, FileState, OpenFile, Spans, StoredFormat
+from headrace.sources.bytes import ByteFile, DamagedFile, FileState, open_bytes
+from headrace.sources.stored.format import Spans, StoredFormat
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEAD = 34
@@ -28,50 +29,34 @@ class Megatron(StoredFormat):
     endings = (".bin",)
     scanned = False
 
-    def open(self, path: str) -> OpenFile:
-        return TokensFile(path, index_of(path))
-
     def sidecar(self, path: str) -> str:
         return index_of(path)
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
-        assert isinstance(file, TokensFile)
-        yield file.sequences()
+    def find(self, file: ByteFile, start: int) -> Iterator[Spans]:
+        yield _sequences(file)
 
-    def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
-        assert isinstance(file, TokensFile)
-        return np.frombuffer(data, file.dtype)
+    def decode(self, data: bytes, file: ByteFile, start: int) -> Any:
+        return np.frombuffer(data, _type(file)[0])
 
 
-class TokensFile(OpenFile):
-    """The tokens of a `.bin`, with the type and the number of sequences that its `index` tells."""
+def _type(file: ByteFile) -> tuple[str, int]:
+    """The type of the tokens in a `.bin`, and the number of its sequences."""
+    index = index_of(file.path)
+    return token_type(index, file.state.sidecar or FileState.of(index))
 
-    def __init__(self, path: str, index: str) -> None:
-        super().__init__(path)
-        self._index = index
-        sidecar = FileState.of(index)
-        self.state = self.state._replace(sidecar=sidecar)
-        self.dtype, self._count = token_type(index, sidecar)
 
-    def check(self, state: FileState) -> None:
-        super().check(state)
-        if state.sidecar is not None and self.state.sidecar is not None:
-            state.sidecar.check(self._index, self.state.sidecar)
-
-    def sequences(self) -> Spans:
-        """Where the sequences stand."""
-        count = self._count
-        with OpenFile(self._index) as index:
-            if self.state.sidecar is not None:
-                index.check(self.state.sidecar)
-            if index.size < HEAD + 12 * count:
-                raise DamagedFile(f"{self._index} is cut off: {count} sequences need more than its {index.size} bytes")
-            sizes = np.frombuffer(index.read(HEAD, 4 * count), "<i4") * np.int64(np.dtype(self.dtype).itemsize)
-            offsets = np.frombuffer(index.read(HEAD + 4 * count, 8 * count), "<i8")
-            index.check_again()
-        if count and (sizes.min() < 0 or offsets.min() < 0 or bool((offsets > self.size - sizes).any())):
-            raise DamagedFile(f"{self._index} says that sequences lie outside the {self.size} bytes of {self.path}")
-        return Spans(offsets, sizes)
+def _sequences(file: ByteFile) -> Spans:
+    """Where the sequences of a `.bin` stand, by its index."""
+    path, (dtype, count) = index_of(file.path), _type(file)
+    with open_bytes(path, file.state.sidecar) as index:
+        if index.size < HEAD + 12 * count:
+            raise DamagedFile(f"{path} is cut off: {count} sequences need more than its {index.size} bytes")
+        sizes = np.frombuffer(index.pread(HEAD, 4 * count), "<i4") * np.int64(np.dtype(dtype).itemsize)
+        offsets = np.frombuffer(index.pread(HEAD + 4 * count, 8 * count), "<i8")
+        index.check_again()
+    if count and (sizes.min() < 0 or offsets.min() < 0 or bool((offsets > file.size - sizes).any())):
+        raise DamagedFile(f"{path} says that sequences lie outside the {file.size} bytes of {file.path}")
+    return Spans(offsets, sizes)
 
 
 def index_of(path: str) -> str:
@@ -81,9 +66,9 @@ def index_of(path: str) -> str:
 
 @lru_cache(maxsize=256)
 def token_type(index: str, state: FileState) -> tuple[str, int]:
-    """The type of the tokens and the number of sequences, out of an index. (`state` is only a key of the cache.)"""
-    with OpenFile(index) as file:
-        head = file.read(0, min(HEAD, file.size))
+    """The type of the tokens and the number of sequences, out of an index that was like this."""
+    with open_bytes(index, state) as file:
+        head = bytes(file.pread(0, min(HEAD, file.size)))
     if len(head) < HEAD or head[:9] != MAGIC or head[17] not in TYPES:
         raise DamagedFile(f"{index} is not an index of Megatron's token files")
     return TYPES[head[17]], int.from_bytes(head[18:26], "little")

@@ -8,7 +8,7 @@ keeps together (`plan.parts`).
 
 import os
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import accumulate
@@ -20,7 +20,11 @@ from headrace.errors import BadOption
 from headrace.observe.meter import planned
 from headrace.op import Here, Indexed, Source
 from headrace.plan.units import Units, choose_arrangement
-from headrace.sources.stored.format import MEMORY, FileState, Ints, OpenFile, Spans, StoredFormat
+from headrace.secrets import shown
+from headrace.sources.bytes import ByteFile, FileState, Local, is_remote
+from headrace.sources.pool import at_once
+from headrace.sources.stored.fetched import FetchedUnits, OpenedUnits
+from headrace.sources.stored.format import MEMORY, Ints, Spans, StoredFormat
 from headrace.sources.stored.index import spans_in
 
 UNIT = 4 << 20
@@ -38,14 +42,19 @@ class StoredFiles(Source[Any]):
     folder: str | None = None
     states: tuple[FileState, ...] = ()
     """The state of each file when the pipe was made: a file that changes while it is read is an error."""
+    opened: OpenedUnits = field(default_factory=OpenedUnits, repr=False)
+    """Of remote files, units that are in memory."""
     verb = "stored"
 
     def __post_init__(self) -> None:
         if not self.paths:
             raise BadOption(f"no {self.format.name} files: give at least one path")
         if not self.states:
-            states = (FileState.of(path, self.format.sidecar(path)) for path in self.paths)
-            object.__setattr__(self, "states", tuple(states))
+            object.__setattr__(self, "states", tuple(at_once(self._state_of, self.paths)))
+
+    def _state_of(self, path: str) -> FileState:
+        sidecar = self.format.sidecar(path)
+        return FileState.of(path)._replace(sidecar=None if sidecar is None else FileState.of(sidecar))
 
     def size(self) -> int:
         return self._catalog.ends[-1]
@@ -55,15 +64,18 @@ class StoredFiles(Source[Any]):
         number = bisect_right(catalog.ends, position)
         spans = catalog.spans[number]
         row = position - (catalog.ends[number - 1] if number else 0)
-        file = _open_file(self.paths[number], self.states[number], self.format)
+        file = self._open(number)
         start, size = int(spans.starts[row]), int(spans.sizes[row])
         try:
-            data = file.read(start, size)
-            file.check_again()
+            if isinstance(file, Local):
+                data = file.pread(start, size)
+                file.check_again()
+            else:
+                data = self._fetched.read(position, file, start, size)
             return self.format.decode(data, file, start)
         except Exception as error:
             where = self.format.place_of(spans, row)
-            error.add_note(f"(sample {row}, counted from 0, of {self.paths[number]}, {where})")
+            error.add_note(f"(sample {row}, counted from 0, of {shown(self.paths[number])}, {where})")
             raise
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
@@ -71,7 +83,27 @@ class StoredFiles(Source[Any]):
         assert found is not None
         self._check_sidecars()
         found.units = self.units()
+        if self._remote:
+            found.ahead = self._fetched.ahead(found.length)
         return found
+
+    @cached_property
+    def _remote(self) -> bool:
+        return any(map(is_remote, self.paths))
+
+    @property
+    def _fetched(self) -> FetchedUnits:
+        """The units of remote files that this process has opened."""
+        opened = self.opened
+        if opened.units is None:
+            catalog = self._catalog
+            opened.units = FetchedUnits(catalog.spans, catalog.ends, catalog.unit_ends, self._open, opened.slots)
+        return opened.units
+
+    def _open(self, number: int) -> ByteFile:
+        # (Who fetches a remote file is not the same after a fork.)
+        process = os.getpid() if self._remote else 0
+        return _open_file(self.paths[number], self.states[number], self.format, process)
 
     def _check_sidecars(self) -> None:
         """Raise if a sidecar file, by which samples were found, has changed since."""
@@ -86,10 +118,14 @@ class StoredFiles(Source[Any]):
         """Stretches of about UNIT bytes; none of them crosses files."""
         catalog = self._catalog
         hold = MEMORY // catalog.largest if catalog.largest else len(catalog.unit_ends)
+        if self._remote:
+            hold = min(hold, self._fetched.hold)
         return Units(catalog.unit_ends, hold, catalog.total, catalog.largest, "stretches of files")
 
     def settle(self) -> None:
         self.size()
+        if self._remote:
+            _ = self._fetched  # (its memory is shared with processes that are forked now)
 
     def describe(self) -> str:
         return f"{self.format.name}({len(self.paths)} files, {self.size()} samples)"
@@ -108,7 +144,7 @@ class StoredFiles(Source[Any]):
         return _catalog(self.paths, self.states, self.format, self.folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoredFiles, (self.paths, self.format, self.folder, self.states)
+        return StoredFiles, (self.paths, self.format, self.folder, self.states, self.opened)
 
 
 class _Catalog(NamedTuple):
@@ -129,27 +165,25 @@ class _Catalog(NamedTuple):
 def _catalog(
     paths: tuple[str, ...], states: tuple[FileState, ...], format: StoredFormat, folder: str | None
 ) -> _Catalog:
-    spans: list[Spans] = []
-    unit_ends = [np.zeros(0, np.int64)]
-    first = total = largest = 0
-    for path, state in zip(paths, states, strict=True):
-        with format.open(path) as file:
-            file.check(state)
+    def look(turn: int) -> tuple[Spans, Ints, int]:
+        """The samples of a file, where in them its units end, and what stays in memory while one is read."""
+        with format.open(paths[turn], states[turn]) as file:
             found = spans_in(file, format, folder)
             # (Empty samples may begin where the file ends, behind the last unit: they belong to a file all the same.)
-            inside = np.append(np.searchsorted(found.starts, file.unit_ends(UNIT)), len(found.starts))
-            total, largest = total + file.bytes, max(largest, file.unit_memory)
-        unit_ends.append(first + np.unique(inside[inside > 0]))
-        spans.append(found)
-        first += len(found.starts)
-    planned.note()
+            inside = np.append(np.searchsorted(found.starts, format.unit_ends(file, UNIT)), len(found.starts))
+            planned.note()
+            return found, np.unique(inside[inside > 0]), format.unit_memory(file)
+
+    looked = at_once(look, range(len(paths))) if any(map(is_remote, paths)) else [*map(look, range(len(paths)))]
+    spans = tuple(found for found, _, _ in looked)
     ends = list(accumulate(len(found.starts) for found in spans))
-    return _Catalog(tuple(spans), ends, np.concatenate(unit_ends), total, largest)
+    unit_ends = [first + inside for first, (_, inside, _) in zip([0, *ends], looked, strict=False)]
+    total = sum(state.size for state in states)
+    largest = max(memory for _, _, memory in looked)
+    return _Catalog(spans, ends, np.concatenate(unit_ends), total, largest)
 
 
 @lru_cache(maxsize=OPEN)
-def _open_file(path: str, state: FileState, format: StoredFormat) -> OpenFile:
+def _open_file(path: str, state: FileState, format: StoredFormat, process: int) -> ByteFile:
     """A file that stays open while it is among those that were read last, or somebody still reads it."""
-    file = format.open(path)
-    file.check(state)
-    return file
+    return format.open(path, state)

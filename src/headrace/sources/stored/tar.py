@@ -14,8 +14,9 @@ from operator import itemgetter
 from typing import Any
 
 from headrace.ops.archives.webdataset import add_file, key_and_ending
+from headrace.sources.bytes import ByteFile, DamagedFile
 from headrace.sources.stored.compressed import check_content
-from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import Spans, StoredFormat
 from headrace.sources.stored.spans import ForwardReader, in_batches
 from headrace.sources.tar import members
 
@@ -28,11 +29,11 @@ class TarShards(StoredFormat):
     name = "tar"
     endings = (".tar",)
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+    def find(self, file: ByteFile, start: int) -> Iterator[Spans]:
         check_content(file)
         return in_batches(_samples(file, start))
 
-    def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:
+    def decode(self, data: bytes, file: ByteFile, start: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
         for member in members(_Sample(data, file.path), 0, lambda remark: None):
             found = key_and_ending(member.name)
@@ -42,7 +43,7 @@ class TarShards(StoredFormat):
         return sample
 
 
-def _samples(file: OpenFile, start: int) -> Iterator[tuple[int, int]]:
+def _samples(file: ByteFile, start: int) -> Iterator[tuple[int, int]]:
     """The first byte and the size of each sample, known when the next sample begins or the archive ends."""
     every = members(_Scanned(file), start, lambda remark: log.warning("%s %s", file.path, remark))
     keyed = ((found[0], member) for member in every if (found := key_and_ending(member.name)) is not None)
@@ -62,7 +63,7 @@ class _Scanned:
 
     cure = CURE
 
-    def __init__(self, file: OpenFile) -> None:
+    def __init__(self, file: ByteFile) -> None:
         self.path = file.path
         self.size: int | None = file.size
         self._read = ForwardReader(file).read

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.sources.bytes import ByteFile, DamagedFile
 from headrace.sources.crc32c import crc32c, stored_crc
-from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import Spans, StoredFormat
 from headrace.sources.stored.spans import ForwardReader, in_batches
 from headrace.sources.tfrecord import features
 
@@ -23,17 +24,17 @@ class TfRecords(StoredFormat):
     def __post_init__(self) -> None:
         crc32c()  # (what is missing is said when the pipe is made)
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+    def find(self, file: ByteFile, start: int) -> Iterator[Spans]:
         return in_batches(_records(file, start))
 
-    def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
+    def decode(self, data: bytes, file: ByteFile, start: int) -> Any:
         record, crc = data[:-TAIL], data[-TAIL:]
         if stored_crc(record) != crc:
             raise DamagedFile(f"{file.path} is damaged: the check sum of the record at byte {start} differs")
         return record if self.raw else features(record)
 
 
-def _records(file: OpenFile, start: int) -> Iterator[tuple[int, int]]:
+def _records(file: ByteFile, start: int) -> Iterator[tuple[int, int]]:
     """Where the data of each record begins, and its size, its check sum included."""
     read, at = ForwardReader(file).read, start
     while at < file.size:

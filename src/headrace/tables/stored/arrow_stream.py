@@ -11,11 +11,16 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.errors import BadPipe
-from headrace.sources.stored.format import FileState
+from headrace.sources.bytes import FileState, mapped
 from headrace.tables.packages import pa
 
 MAGIC = b"ARROW1"
 """What an Arrow file begins with; a stream does not."""
+
+
+def _mapped(path: str) -> Any:
+    """A local file, of which only what is looked at is read."""
+    return pa.BufferReader(mapped(path))
 
 
 class ArrowStream:
@@ -28,7 +33,7 @@ class ArrowStream:
         self._batches: list[Any] | None = None
         """The batches themselves, where they share dictionaries and so cannot be read one by one."""
         dictionaries = False
-        with pa.memory_map(path) as file:
+        with _mapped(path) as file:
             self.schema = pa.ipc.read_schema(file)
             while (at := file.tell()) < size:
                 try:
@@ -40,7 +45,7 @@ class ArrowStream:
                 dictionaries |= message.type == "dictionary"
         self.num_record_batches = len(self._starts)
         if dictionaries:
-            with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
+            with _mapped(path) as file, pa.ipc.open_stream(file) as reader:
                 self._batches = list(reader)
             for batch in self._batches:
                 batch.validate(full=True)
@@ -50,7 +55,7 @@ class ArrowStream:
             raise BadPipe(f"{self.path} has lost batches since the pipe was made: make it again")
         if self._batches is not None:
             return self._batches[number]
-        with pa.memory_map(self.path) as file:
+        with _mapped(self.path) as file:
             file.seek(self._starts[number])
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(file), self.schema)
         batch.validate(full=True)

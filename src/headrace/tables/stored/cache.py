@@ -40,6 +40,11 @@ class Cache(Generic[T]):
             coming.wait()
         return self._load(unit, estimate, load)
 
+    def has(self, unit: Hashable) -> bool:
+        """Whether a unit is here, or on its way."""
+        with self._lock:
+            return unit in self._kept or unit in self._coming
+
     def _load(self, unit: Unit, estimate: int, load: Callable[[Unit], tuple[T, int]]) -> T:
         try:
             value, size = load(unit)

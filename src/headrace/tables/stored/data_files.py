@@ -15,8 +15,8 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from headrace.errors import BadOption
+from headrace.sources.bytes import is_remote, local
 from headrace.sources.listing import expand, warn_of_repeats
-from headrace.sources.open import is_remote, local
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Value = int | str | None

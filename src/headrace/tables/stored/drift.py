@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.errors import BadOption
+from headrace.secrets import shown
 from headrace.tables.convert.arrow_types import enum_values
 from headrace.tables.packages import pa
 from headrace.tables.stored.data_files import DataFile, Value, folder_columns
@@ -46,17 +47,17 @@ def shared_schema(
             if field.type != first.type or enum_values(field) != enum_values(first):
                 other = field.type if field.type != first.type else "an Enum of other values"
                 wrong[field.name] = (
-                    f"column {field.name!r} is {first.type} in {owner} and {other} in {file.path}: write the "
-                    f"files with one schema, or choose other columns with columns=[...]"
+                    f"column {field.name!r} is {first.type} in {shown(owner)} and {other} in {shown(file.path)}: write "
+                    f"the files with one schema, or choose other columns with columns=[...]"
                 )
             if summary.schema.names.count(field.name) > 1:
                 wrong[field.name] = (
-                    f"{file.path} has two columns called {field.name!r}; choose others with columns=[...]"
+                    f"{shown(file.path)} has two columns called {field.name!r}; choose others with columns=[...]"
                 )
         for name in folder:
             fields.setdefault(name, (pa.field(name, pa.type_for_alias(types[name])), file.path))
             if name in summary.schema.names:
-                wrong[name] = f"column {name!r} is in {file.path} and in the name of its folder; say hive=False"
+                wrong[name] = f"column {name!r} is in {shown(file.path)} and in the name of its folder; say hive=False"
     asked = None if columns is None else set(columns)
     if asked is not None:
         check_names(asked, fields)
@@ -72,8 +73,8 @@ def shared_schema(
             del fields[name]
         elif lacking:
             wrong[name] = (
-                f"column {name!r} is in {owner} but not in {files[lacking[0]].path}: choose columns that all files "
-                f"have (columns=[...]), or say drift='common' or drift='fill'"
+                f"column {name!r} is in {shown(owner)} but not in {shown(files[lacking[0]].path)}: choose columns that "
+                f"all files have (columns=[...]), or say drift='common' or drift='fill'"
             )
     for name in fields if asked is None else columns or ():
         if name in wrong:

@@ -1,27 +1,29 @@
 """What is known of Parquet and Arrow files from their footers, and how one of their row groups is read."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from headrace.errors import BadOption, BadPipe, name_file
 from headrace.observe.meter import files
-from headrace.sources.open import is_remote, local
-from headrace.sources.stored.format import FileState
+from headrace.secrets import shown
+from headrace.sources.bytes import FileState, is_remote
+from headrace.sources.pool import at_once
 from headrace.tables.column import Ints
 from headrace.tables.convert.arrow_types import inner_types
 from headrace.tables.convert.from_arrow import takeable_schema, unsliced
 from headrace.tables.matching import check_expression
-from headrace.tables.packages import ds, fs, pa
+from headrace.tables.packages import ds, pa
+from headrace.tables.stored.chunks import chunk_file
 from headrace.tables.stored.data_files import DataFile, Value
 from headrace.tables.stored.drift import shared_schema
-from headrace.tables.stored.footers import open_arrow, open_parquet
+from headrace.tables.stored.footers import chunks_of, open_arrow, open_parquet, open_source
 from headrace.tables.stored.manifest import Manifest, file_summaries
 from headrace.tables.stored.source import ROWS, StoredTable
 
@@ -38,10 +40,8 @@ class TableFiles(StoredTable):
     numbers: Ints
     constants: tuple[dict[str, Value], ...]
     """For each file, the columns that are not in it (see `drift`)."""
-    states: tuple[FileState | None, ...]
-    """Of each file when the pipe was made; None where it is remote."""
-    made: str = field(default_factory=lambda: uuid4().hex)
-    """Another one for each pipe: to ask whether a remote file is still the same is dear, so each pipe opens its own."""
+    states: tuple[FileState, ...]
+    """Of each file when the pipe was made."""
 
     def place(self, unit: int) -> tuple[str, int]:
         """The file of a unit, and its number there."""
@@ -63,8 +63,17 @@ class TableFiles(StoredTable):
     def _check(self, unit: int) -> None:
         """An error if the file of a unit has changed since the pipe was made."""
         path, state = self.paths[self.files[unit]], self.states[self.files[unit]]
-        if state is not None:
-            state.check(path, FileState.of(local(path)))
+        if not is_remote(path):  # (a store says so with every answer)
+            state.check(path, FileState.of(path))
+
+    @property
+    def remote(self) -> bool:
+        return any(map(is_remote, self.paths))
+
+    def state(self, unit: int) -> FileState:
+        """That of the file of a unit."""
+        found: FileState = self.states[self.files[unit]]
+        return found
 
     def completed(self, batch: Any, unit: int, columns: list[str], rows: int) -> Any:
         """The batch (None: none of its columns is in the file) with the columns that the file does not hold."""
@@ -90,9 +99,10 @@ class ArrowFiles(TableFiles):
 
     def table(self, unit: int, columns: list[str] | None) -> Any:
         path, number = self.place(unit)
-        with open_arrow(path) as file:
+        with open_arrow(path, self.state(unit)) as file:
             batch = file.get_batch(number)
-            files.read(batch.nbytes)  # (of a mapped file, what will be looked at)
+            if not is_remote(path):
+                files.read(batch.nbytes)  # (of a mapped file, what will be looked at)
         completed = self.completed(batch, unit, self.schema().names, batch.num_rows)
         return pa.Table.from_batches([completed])
 
@@ -115,21 +125,39 @@ class ParquetFiles(TableFiles):
         if not inside:
             yield self.completed(None, unit, columns, int(self.rows[unit]))
             return
-        most = min(OPEN, memory // max(1, self.weight // len(self.paths)))
-        with _files.lend(path, self.states[self.files[unit]] or self.made, most) as file:
+        with self._lend(unit, memory) as file:
             batches = file.iter_batches(ROWS, row_groups=[number], columns=inside, use_threads=False)
             while (batch := _next(batches, path, number, inside)) is not None:
                 yield self.completed(batch, unit, columns, batch.num_rows)
 
+    def _lend(self, unit: int, memory: int) -> AbstractContextManager[Any]:
+        most = min(OPEN, memory // max(1, self.weight // len(self.paths)))
+        return _files.lend(self.place(unit)[0], self.state(unit), most)
+
+    @contextmanager
+    def prepared(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[None]:
+        path, number = self.place(unit)
+        if not is_remote(path):
+            yield
+            return
+        if expression is not None:  # (a name that it only seems to use costs bytes, one that it hides a request)
+            used = str(expression)
+            columns = [*columns, *(n for n in self.schema().names if re.search(rf"\b{re.escape(n)}\b", used))]
+        with self._lend(unit, memory) as file:
+            spans = chunks_of(file, number, columns)
+        with chunk_file(path, self.state(unit)).prepared(spans):
+            yield
+
     def _fragment(self, unit: int) -> Any:
         path, number = self.place(unit)
-        files, inside = filesystem_of(path)
         known = None
         for name, value in self.constants[self.files[unit]].items():
             if value is not None:  # what is missing needs no word: it is in the schema and not in the file
                 same = ds.field(name) == value
                 known = same if known is None else known & same
-        return ds.ParquetFileFormat().make_fragment(inside, files, partition_expression=known, row_groups=[number])
+        source = pa.PythonFile(open_source(path, self.state(unit)), mode="r")
+        kind = ds.ParquetFileFormat(pre_buffer=False)
+        return kind.make_fragment(source, partition_expression=known, row_groups=[number])
 
 
 def _constant(value: Value, kind: Any, rows: int) -> Any:
@@ -142,8 +170,8 @@ def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> 
     except pa.ArrowInvalid as error:
         # Also files that pyarrow writes and does not read: https://github.com/apache/arrow/issues/35692
         raise BadPipe(
-            f"row group {group} of {path} cannot be read ({error}): write the file anew, or choose other columns than "
-            f"{', '.join(columns[:20])} with columns=[...]"
+            f"row group {group} of {shown(path)} cannot be read ({error}): write the file anew, or choose "
+            f"other columns than {', '.join(columns[:20])} with columns=[...]"
         ) from None
 
 
@@ -202,8 +230,8 @@ def read_footer(
     """The files as one table, from their footers or the manifest; `columns` are those that will be asked for."""
     if not files:
         raise BadOption(f"Pipe.{format}() got no file: give the name of one, a pattern or a folder")
-    states = tuple(None if is_remote(file.path) else FileState.of(local(file.path)) for file in files)
     paths = [file.path for file in files]
+    states = tuple(at_once(FileState.of, paths) if any(map(is_remote, paths)) else map(FileState.of, paths))
     found = file_summaries(format, paths, states, manifest)
     agreed = shared_schema(files, found, columns, drift)
     names = agreed.schema.names
@@ -222,16 +250,6 @@ def read_footer(
     )
 
 
-def filesystem_of(path: str) -> tuple[Any, str]:
-    """The pyarrow file system of a path or URL."""
-    if not is_remote(path):
-        return fs.LocalFileSystem(), os.path.abspath(local(path))
-    from headrace.sources.open import filesystem
-
-    found, inside = filesystem(path)
-    return fs.PyFileSystem(fs.FSSpecHandler(found)), inside
-
-
 class _OpenFiles:
     """The Parquet files that this process keeps open: each is used by one thread at a time."""
 
@@ -242,7 +260,7 @@ class _OpenFiles:
         self._lock = Lock()
 
     @contextmanager
-    def lend(self, path: str, state: FileState | str, most: int) -> Iterator[Any]:
+    def lend(self, path: str, state: FileState, most: int) -> Iterator[Any]:
         """The file that was `state` under this name; up to `most` stay open, counting those that are lent."""
         key, file = (os.getpid(), path, state), None
         with self._lock:
@@ -255,7 +273,7 @@ class _OpenFiles:
         try:
             if file is None:
                 self._shrink(most)
-                file = open_parquet(path)
+                file = open_parquet(path, state)
             yield file
         finally:
             with self._lock:

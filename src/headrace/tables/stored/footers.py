@@ -1,23 +1,22 @@
 """Footers: what Parquet and Arrow files say of themselves, read when a pipe is made."""
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.errors import BadOption, name_file
-from headrace.observe.meter import files, planned
-from headrace.sources.counted import CountedFile
-from headrace.sources.open import is_remote, local, open_path
-from headrace.sources.stored.format import FileState
+from headrace.observe.meter import planned
+from headrace.secrets import shown
+from headrace.sources.bytes import FileState, Local, LocalStream, Span, is_remote, local
+from headrace.sources.pool import at_once
 from headrace.tables.convert.arrow_types import inner_types, is_list
 from headrace.tables.packages import pa, pq
 from headrace.tables.stored.arrow_stream import MAGIC, arrow_stream
+from headrace.tables.stored.chunks import chunk_file
 
 if TYPE_CHECKING:
     from pyarrow import Array, DataType, Field, Schema
 
-READERS = 16
 WEIGHT = 10
 """A footer in memory is about so many times as large as in its file."""
 
@@ -38,31 +37,29 @@ class FileSummary(NamedTuple):
     """Size and time of change (in nanoseconds) of the file, where a manifest keeps them."""
 
 
-def read_summaries(format: str, paths: Iterable[str]) -> list[FileSummary]:
-    """FileSummary into every file once."""
-    paths = list(paths)
+def read_summaries(format: str, files: Mapping[str, FileState]) -> list[FileSummary]:
+    """Look into every file once; it must be in its state."""
     summary_of = _parquet_file if format == "parquet" else _arrow_file
 
     def read(path: str) -> FileSummary:
         try:
-            found = summary_of(path)
+            found = summary_of(path, files[path])
             planned.note()
             return found
         except pa.ArrowInvalid as error:
             raise BadOption(
-                f"{path} is not a file of the format {format} ({error}); choose the right ones, for example with a "
-                f"pattern such as 'folder/*.{format}'"
+                f"{shown(path)} is not a file of the format {format} ({error}); choose the right ones, for "
+                f"example with a pattern such as 'folder/*.{format}'"
             ) from None
         except Exception as error:
             name_file(error, path)
             raise
 
-    with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
-        return list(pool.map(read, paths))
+    return at_once(read, files)
 
 
-def _parquet_file(path: str) -> FileSummary:
-    with open_parquet(path) as file:
+def _parquet_file(path: str, state: FileState) -> FileSummary:
+    with open_parquet(path, state) as file:
         return parquet_summary(file.metadata, file.schema_arrow)
 
 
@@ -85,6 +82,17 @@ def parquet_summary(metadata: Any, schema: "Schema") -> FileSummary:
     return FileSummary(schema, [g.num_rows for g in groups], masked, sizes, metadata.serialized_size * WEIGHT)
 
 
+def chunks_of(file: Any, group: int, columns: Iterable[str]) -> list[Span]:
+    """Where these columns of a row group stand in a Parquet file, as pyarrow reads them."""
+    wanted, found = set(columns), file.metadata.row_group(group)
+    owners = [field.name for field in file.schema_arrow for _ in range(_leaves(field.type))]
+    chunks = [found.column(number) for number, name in enumerate(owners) if name in wanted]
+    return [
+        (min(c.dictionary_page_offset or c.data_page_offset, c.data_page_offset), c.total_compressed_size)
+        for c in chunks
+    ]
+
+
 def _leaves(kind: "DataType") -> int:
     """In how many columns of a Parquet file a column of this type is kept: as many as it has leaves."""
     return sum(map(_leaves, inner_types(kind))) or 1
@@ -96,8 +104,8 @@ def _may_miss(field: "Field") -> bool:
     return field.nullable or any(_may_miss(kind.field(i)) for i in range(kind.num_fields))
 
 
-def _arrow_file(path: str) -> FileSummary:
-    with open_arrow(path) as file:
+def _arrow_file(path: str, state: FileState) -> FileSummary:
+    with open_arrow(path, state) as file:
         return batches_summary(file.schema, map(file.get_batch, range(file.num_record_batches)))
 
 
@@ -129,21 +137,23 @@ def misses(array: "Array") -> bool:
     return False
 
 
-def open_parquet(path: str) -> Any:
+def open_parquet(path: str, state: FileState | None = None) -> Any:
     """The file, opened by pyarrow."""
-    if not is_remote(path):
-        counted = pa.PythonFile(CountedFile(local(path)), mode="r")
-        return pq.ParquetFile(counted, pre_buffer=False)
-    return pq.ParquetFile(open_path(path), pre_buffer=True)
+    return pq.ParquetFile(pa.PythonFile(open_source(path, state), mode="r"), pre_buffer=False)
 
 
-def open_arrow(path: str) -> Any:
+def open_source(path: str, state: FileState | None) -> Any:
+    """The file as Python opens it, whose reads are counted."""
+    return chunk_file(path, state) if is_remote(path) else LocalStream(local(path))
+
+
+def open_arrow(path: str, state: FileState | None = None) -> Any:
     """An Arrow file, or a file that holds an Arrow stream."""
     if is_remote(path):
-        return pa.ipc.open_file(open_path(path))
-    files.opened()
+        return pa.ipc.open_file(pa.PythonFile(chunk_file(path, state), mode="r"))
     name = local(path)
-    source = pa.memory_map(name)
-    if source.read(len(MAGIC)) in (MAGIC, b""):
-        return pa.ipc.open_file(source)
-    return nullcontext(arrow_stream(name, FileState.of(name)))
+    with Local(name) as file:
+        found = file.state
+        if not found.size or file.pread(0, min(found.size, len(MAGIC))) == MAGIC:
+            return pa.ipc.open_file(pa.py_buffer(file.mapped()))
+    return nullcontext(arrow_stream(name, found))

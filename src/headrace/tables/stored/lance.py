@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
+from headrace.sources.bytes import DamagedFile, FileState
 from headrace.sources.extra import import_extra
-from headrace.sources.stored.format import DamagedFile, FileState
 from headrace.tables.column import Ints
 from headrace.tables.packages import check_threads
 from headrace.tables.stored.source import FromUnits, StoredTable, from_units

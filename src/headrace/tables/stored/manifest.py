@@ -19,8 +19,8 @@ from headrace.errors import BadOption
 from headrace.observe.meter import planned
 from headrace.sources import lock
 from headrace.sources.atomic import atomic_write
-from headrace.sources.open import is_remote, open_path
-from headrace.sources.stored.format import FileState
+from headrace.sources.bytes import FileState, is_remote
+from headrace.sources.open import open_path
 from headrace.tables.packages import pa
 from headrace.tables.stored.footers import FileSummary, read_summaries
 
@@ -43,23 +43,27 @@ Manifest = str | os.PathLike[str] | ManifestStore
 
 
 def file_summaries(
-    format: str, paths: list[str], states: Sequence[FileState | None], manifest: Manifest | None
+    format: str, paths: list[str], states: Sequence[FileState], manifest: Manifest | None
 ) -> list[FileSummary]:
     """What every file says of itself, from the manifest as far as it knows; what it did not know is added to it."""
+    files = dict(zip(paths, states, strict=True))
     if manifest is None:
-        return read_summaries(format, paths)
+        found = dict(zip(files, read_summaries(format, files), strict=True))
+        return [found[path] for path in paths]  # (a file may be named more than once)
     if not isinstance(manifest, str | os.PathLike):
         return _through_store(format, paths, states, manifest)
     target = os.fspath(manifest)
     if any(map(is_remote, [target, *paths])):
         raise BadOption("manifest= is kept for files of this machine or of a file system that it has mounted")
-    now = {path: state[:2] for path, state in zip(paths, states, strict=True) if state is not None}
+    now = {path: state[:2] for path, state in files.items()}
     known = _load(target, format)
     if _missing(now, known):
         with lock.hold(f"{target}.lock", PATIENCE):
             known = _load(target, format)  # another rank may have made it meanwhile
             if missing := _missing(now, known):
-                for path, summary in zip(missing, read_summaries(format, missing), strict=True):
+                for path, summary in zip(
+                    missing, read_summaries(format, {path: files[path] for path in missing}), strict=True
+                ):
                     known[path] = summary._replace(state=now[path])
                 known = {path: known[path] for path in paths}
                 with atomic_write(target, "wb") as stream:
@@ -73,13 +77,13 @@ def _missing(now: dict[str, tuple[int, int]], known: dict[str, FileSummary]) -> 
 
 
 def _through_store(
-    format: str, paths: list[str], states: Sequence[FileState | None], store: ManifestStore
+    format: str, paths: list[str], states: Sequence[FileState], store: ManifestStore
 ) -> list[FileSummary]:
     """The rank that comes first reads the footers; an error that it meets reaches all ranks."""
     if not all(callable(getattr(store, name, None)) for name in ("add", "set", "get")):
         raise BadOption(f"manifest= is the name of a file or a store of torch.distributed, not {store!r}")
     # (Not by times of change: the files may be copies, one on each machine.)
-    sizes = [0 if state is None else state.size for state in states]
+    sizes = [state.size for state in states]
     names = [os.path.basename(path) for path in paths]
     key = f"headrace/manifest/{_digest(repr((VERSION, format, names, sizes)).encode()).decode()}"
     if store.add(f"{key}/asked", 1) > 1:
@@ -89,7 +93,7 @@ def _through_store(
         known = _unpacked(b"".join(store.get(f"{key}/{piece}") for piece in range(count)), format, "what the store has")
         return list(known.values())
     try:
-        found = read_summaries(format, paths)
+        found = file_summaries(format, paths, states, None)
         data = _packed(format, {str(n): f._replace(state=(sizes[n], 0)) for n, f in enumerate(found)})
     except BaseException as error:
         store.set(f"{key}/error", f"{type(error).__name__}: {error}")

@@ -9,7 +9,9 @@ is not asked for is not read. With a filter the rows that it keeps are counted w
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +21,7 @@ from headrace.errors import BadOption, BadPipe
 from headrace.memory.cache import UnitCache
 from headrace.op import Here, Indexed
 from headrace.plan.units import Units, choose_arrangement
+from headrace.sources.pool import at_once
 from headrace.tables.column import Column, Ints
 from headrace.tables.convert.arrow_types import read_schema
 from headrace.tables.convert.from_arrow import takeable_columns, takeable_schema
@@ -52,6 +55,15 @@ class StoredTable:
     weight: int = 0
     """Bytes that the footers of all files take in memory while they are open."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether units are fetched over a network."""
+        return False
+
+    def prepared(self, unit: int, columns: list[str], expression: Any, memory: int) -> AbstractContextManager[None]:
+        """Have what is read of a unit here, so that reading it, in any number of pieces, waits for nothing."""
+        return nullcontext()
+
     def schema(self) -> Any:
         return read_schema(self.packed)
 
@@ -63,7 +75,8 @@ class StoredTable:
     def count(self, expression: object) -> Ints:
         """How many rows of each unit an expression keeps."""
         try:
-            return np.array([self.count_in(unit, expression) for unit in range(len(self.rows))], np.int64)
+            units, count = range(len(self.rows)), partial(self.count_in, expression=expression)
+            return np.array(at_once(count, units) if self.remote else [*map(count, units)], np.int64)
         except pa.ArrowInvalid as error:
             raise BadOption(f"filter({expression}) does not fit these columns: {reason(error)}") from None
 
@@ -158,6 +171,8 @@ class FromUnits(Tabular):
         found = Tabular.index(self, inputs, here)
         assert found is not None
         found.units = self.units()
+        if self.stored.remote:
+            found.ahead = self.table().ahead()
         return found
 
     # --- units ------------------------------------------------------------------------------------------------------
@@ -176,6 +191,10 @@ class FromUnits(Tabular):
             ends = np.cumsum(self.counts[kept])
             footers = min(self.memory // FOOTERS, self.stored.weight)
 
+            def prepared(unit: int) -> AbstractContextManager[None]:
+                inner = [inner for inner, _ in self.names]
+                return self.stored.prepared(int(kept[unit]), inner, self.expression, footers)
+
             def read(unit: int, names: list[str]) -> Iterator[Any]:
                 inner = [inner for inner, outer in self.names if outer in names]
                 outer = [outer for _, outer in self.names if outer in names]
@@ -192,6 +211,7 @@ class FromUnits(Tabular):
                 self.opened.slots,
                 together=self.expression is not None,
                 text_sizes=self.opened.text_sizes,
+                prepared=prepared,
             )
         return self.opened.table
 

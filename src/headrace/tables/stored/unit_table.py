@@ -12,9 +12,10 @@ shared memory (see `ipc`).
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadPipe
 from headrace.memory.cache import UnitCache
+from headrace.op import Upcoming
+from headrace.sources.underway import Underway
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
 from headrace.tables.convert.arrow_types import is_text
 from headrace.tables.convert.from_arrow import from_arrow, takeable
@@ -59,9 +62,11 @@ class UnitTable:
         slots: UnitCache | None = None,
         together: bool = False,
         text_sizes: tuple[int, int] | None = None,
+        prepared: Callable[[int], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """`text_bytes(names)`: bytes of a row in these columns, as the files say. `slots`, `text_sizes`: those of
-        another process. `together`: all columns are read at once, because each reading looks at more than it gives."""
+        another process. `together`: all columns are read at once, because each reading looks at more than it gives.
+        `prepared(unit)`: while it lasts, what is read of a unit is near."""
         self.schema = schema
         self._together = together
         self.ends = ends
@@ -71,6 +76,8 @@ class UnitTable:
         self.largest = int(self._rows.max(initial=0))
         self._starts = ends - self._rows
         self._read = read
+        self._prepared = prepared
+        self._underway: Underway | None = None
         self.template = template = {field.name: _empty(field, field.name in masked) for field in schema}
         self._plain = {name: column for name, column in template.items() if isinstance(column, NumpyColumn)}
         self._arrow = {name: column for name, column in template.items() if isinstance(column, ArrowColumn)}
@@ -201,6 +208,20 @@ class UnitTable:
     def row(self, position: int) -> dict[str, Any]:
         return self.take(np.array([position], np.int64)).row(0)
 
+    def ahead(self) -> Upcoming:
+        """Units are read before they are asked for, in threads of this process: of the tickets at hand, and of those
+        that come next."""
+        underway = self._underway = Underway(self.slots, self._make)
+
+        def begin(positions: Sequence[int]) -> None:
+            underway.begin(np.searchsorted(self.ends, np.asarray(positions), side="right").tolist())
+
+        return Upcoming(begin, begin, underway.look(self.row_bytes, self.length))
+
+    def _make(self, unit: int) -> None:
+        """Read a unit into a slot, if it is in none."""
+        self.slots.read(unit, lambda memory: None, partial(self._fill, unit), 0, int(self._rows[unit]))
+
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _fetch(
@@ -220,10 +241,16 @@ class UnitTable:
                 whole = shared[name] if shared and name in shared else self._text(unit, name)
                 parts[turn] = _taken(whole, chosen)
 
+        if self._underway is not None:
+            self._underway.join(unit)
         self.slots.read(unit, use, lambda memory: self._fill(unit, memory), len(offsets), count)
 
     def _fill(self, unit: int, memory: memoryview) -> None:
         """Read a unit into its slot."""
+        with self._prepared(unit):
+            self._fill_prepared(unit, memory)
+
+    def _fill_prepared(self, unit: int, memory: memoryview) -> None:
         count = int(self._rows[unit])
         records = np.frombuffer(memory, self.layout.dtype, count) if self.layout.dtype.itemsize else None
         texts: dict[str, list[Any]] = {name: [] for name in self._shared}
