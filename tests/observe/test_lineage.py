@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.engine.epoch import Start
 from headrace.engine.places import RunPlace
 from headrace.engine.policy import Policy
 from headrace.errors import BadOption
@@ -25,8 +26,9 @@ def noisy(x: int) -> tuple[int, float, float, float]:
 
 def of(loader: Loader[Any], step: int, epoch: int = 0, at: Any = None, left_out: bool = False) -> Lineage:
     return Lineage(
-        loader.program, loader.policy, epoch, step, world=loader.world, ends=loader.ends, at=at, left_out=left_out
-    )
+        loader.program, loader.policy, epoch, step,
+        world=loader.world, ends=loader.ends, start=Start(at), left_out=left_out,
+    )  # fmt: skip
 
 
 COUNTABLE: dict[str, Callable[[], Pipe[Any]]] = {

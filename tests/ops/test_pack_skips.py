@@ -146,8 +146,9 @@ def test_rows_without_bad_documents_are_the_same_on_ranks_and_after_a_resume() -
     pipe = documents(known=True).shuffle().pack(10, window=8).batch(2)
     whole = [digest(row) for batch in Loader(pipe, on_error="skip", seed=4) for row in batch]
     shares = [Loader(pipe, on_error="skip", seed=4, world=World(rank, 2), ends="short") for rank in range(2)]
-    steps = [digest(row) for step in zip(*shares, strict=False) for batch in step for row in batch]
-    assert steps == whole[: len(steps)]
+    steps = [{digest(row) for batch in step for row in batch} for step in zip(*shares, strict=False)]
+    assert len(steps) > 1
+    assert steps[:-1] == [set(whole[4 * i : 4 * i + 4]) for i in range(len(steps) - 1)]
     first = Loader(pipe, on_error="skip", seed=4)
     batches = iter(first)
     front = [digest(row) for _ in range(3) for row in next(batches)]

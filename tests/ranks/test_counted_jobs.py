@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headrace.launch.hosts import free_port
 
+from headrace.launch.mpi import free_port
 from tests import warm
 from tests.depth import depth
 
