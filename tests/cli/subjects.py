@@ -55,7 +55,7 @@ def clock(x):
 
 
 def train(batch):
-    time.sleep(0.01)
+    time.sleep(0.05)
 
 
 pipe = Pipe.of(range(100)).shuffle().map(noisy).batch(8)
