@@ -40,7 +40,7 @@ def run(job: Job, output: TaggedOutput) -> int:
     # torch expands `$` in arguments: the local rank is asked for, and the rest is meant as it is
     entry, *before = bound_to(os.getpid(), signal.SIGKILL)
     args = [*map(_literal, before), "${local_rank}", *map(_literal, job.program)]
-    with Attempts(job, output) as attempts, _fresh_stores(job):
+    with JobAttempts(job, output) as attempts, _fresh_stores(job):
         try:
             try:
                 elastic_launch(_config(job, attempts), entry)(*args)
@@ -87,7 +87,7 @@ def _fresh_stores(job: Job) -> AbstractContextManager[None]:
     return env.with_variable(env.OWN_STORE, "1") if again else nullcontext()
 
 
-def _config(job: Job, attempts: "Attempts") -> LaunchConfig:
+def _config(job: Job, attempts: "JobAttempts") -> LaunchConfig:
     lowest, highest = job.nodes
     fixed = {} if job.node_rank is None else {"rank": job.node_rank}
     config = LaunchConfig(
@@ -109,7 +109,7 @@ def _config(job: Job, attempts: "Attempts") -> LaunchConfig:
     return config
 
 
-class Attempts(LogsSpecs):
+class JobAttempts(LogsSpecs):
     """Where torch sends what ranks write, for each time that they are started."""
 
     def __init__(self, job: Job, output: TaggedOutput) -> None:
