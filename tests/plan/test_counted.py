@@ -197,7 +197,7 @@ def test_other_ends_fill_or_drop_the_last_step(random: random.Random) -> None:
             assert {s.fill_from for s in job.steps[-1] if s.filled} <= {every(counts)[-1]}
 
 
-@at_random(150, 3000)
+@at_random(60, 3000)
 def test_a_position_that_fails_is_an_error_of_all_ranks_at_one_step_and_the_rest_comes(random: random.Random) -> None:
     own = random.random() < 0.5
     counts, ranks, size = drawn(random, choose=not own), random.randint(1, 5), random.randint(1, 7)
